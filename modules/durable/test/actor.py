@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that use the library: programs/client.c, which does what it is
-told, and says what its worker does."""
+told, and says what its worker does; and what tests do with them."""
 
 import contextlib
 import os
@@ -9,11 +9,9 @@ import tempfile
 import threading
 import time
 
-from engine import LIMIT, die_with_parent
+from checker import Checker
+from engine import BUILD, LIMIT, die_with_parent
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
-BUILD = os.path.abspath(
-    os.environ.get("HWT_BUILD", os.path.join(ROOT, "build/plain")))
 CLIENT = os.path.join(BUILD, "modules/durable/test/programs/client")
 
 
@@ -145,3 +143,31 @@ class Actor:
 
     def __exit__(self, *_):
         self.kill()
+
+
+class Actors:
+    """Of a TestCase whose space is self.space."""
+
+    def open(self, servers, schedules=False, works=None, **options):
+        """An actor with a handle, and with a scheduler and a worker. works:
+        threads, visibility and limit in ms."""
+        actor = Actor(self.space, servers)
+        self.addCleanup(actor.kill)
+        self.assertEqual(actor.open(**options), 0, actor.said())
+        if schedules:
+            self.assertEqual(actor("schedule"), [0])
+        if works:
+            self.assertEqual(actor("work", "q", *works), [0])
+        return actor
+
+    def stop_all(self, *actors):
+        """Everybody ends as it should."""
+        for actor in actors:
+            for words in (["unwork", 60000], ["unschedule"], ["close"]):
+                self.assertEqual(actor(*words), [0], (words, actor.said()))
+            self.assertEqual(actor.end(), 0, actor.said())
+
+    def is_whole(self, client, drained=False):
+        """No invariant is broken."""
+        self.assertEqual(Checker(client, self.space, routed=True)(
+            drained=drained), [])

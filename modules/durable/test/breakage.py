@@ -19,11 +19,9 @@ import subprocess
 import sys
 import threading
 import time
-import unittest
 
-from actor import Actor
-from checker import Checker
-from engine import HERE, LIMIT, Engine, Space, shard_of
+from actor import Actors
+from engine import HERE, LIMIT, Space, shard_of
 from programs import DURABLE, Programs, Running, main, wait_until
 
 MEMORY, FSYNCED = 1, 2
@@ -31,39 +29,21 @@ SUCCEEDED, FAILED = 4, 5
 NEVER = -1
 
 
-class Breakage(unittest.TestCase):
+class Breakage(Actors, Programs):
     """Each class has an engine, each test a space and any number of actors in
     it, which are ended when it has ended."""
 
-    config = DURABLE
     level = FSYNCED
-    clock = False
     shape = {"shards": 2, "slots": 64, "tick": 20}
-    count = 0
-
-    @classmethod
-    def setUpClass(cls):
-        cls.engine = Engine(clock=cls.clock, **cls.config)
-        cls.addClassCleanup(cls.engine.close)
 
     def setUp(self):
-        Breakage.count += 1
-        self.space = f"b{Breakage.count}"
+        super().setUp()
         if self.engine.process is None:
             self.engine.start()
 
-    def actor(self, schedules=False, works=None, **options):
-        """works: threads, visibility and limit in ms."""
-        actor = Actor(self.space, f"127.0.0.1:{self.engine.port}")
-        self.addCleanup(actor.kill)
-        self.assertEqual(
-            actor.open(level=self.level, **{**self.shape, **options}), 0,
-            actor.said())
-        if schedules:
-            self.assertEqual(actor("schedule"), [0])
-        if works:
-            self.assertEqual(actor("work", "q", *works), [0])
-        return actor
+    def actor(self, **options):
+        return self.open(self.engine.servers, level=self.level,
+                         **self.shape, **options)
 
     def add(self, actor, payload, *names, delay=0, attempts=5):
         self.assertEqual(
@@ -80,18 +60,9 @@ class Breakage(unittest.TestCase):
         for name in names:
             wait_until(lambda: self.get(actor, name)[0] == state, limit)
 
-    def stop_all(self, *actors):
-        """Everybody ends as it should, and no invariant is broken."""
-        for actor in actors:
-            if actor("unwork", 30000) != [0] or \
-                    actor("unschedule") != [0] or actor("close") != [0] or \
-                    actor.end() != 0:
-                self.fail(f"it does not end: {actor.said()}")
-
     def check(self, drained=True):
         with self.engine.client() as client:
-            self.assertEqual(Checker(client, self.space, routed=True)(
-                drained=drained), [])
+            self.is_whole(client, drained)
 
     def succeeded_once(self, actor, count):
         """The engine has accepted just one success for each."""
@@ -238,15 +209,10 @@ class Workers(Breakage):
         self.stop_all(other)
         self.check()
 
-    @contextlib.contextmanager
-    def space_of(self):
-        with self.engine.client() as client:
-            yield Space(client, self.space)
-
     def pause(self, what, *shards):
-        with self.space_of() as space:
-            for shard in shards:
-                self.assertEqual(space(what, shard), 0)
+        space = self.scripts()
+        for shard in shards:
+            self.assertEqual(space(what, shard), 0)
 
     def test_what_ends_in_a_pause_longer_than_its_lease_counts(self):
         actor = self.actor(schedules=True, works=(4, 1000, 0))
@@ -294,13 +260,14 @@ class Workers(Breakage):
         actor.wait(lambda runs: runs)
         self.pause("pause", 0, 1)
         time.sleep(10.5)
-        with self.space_of() as space:
-            def lease():
-                return [space.client("ZSCORE", space.key(shard, "fly"), "t")
-                        for shard in (0, 1)]
-            before = lease()
-            self.pause("resume", 0, 1)
-            wait_until(lambda: lease() != before, limit=6)
+        space = self.scripts()
+
+        def lease():
+            return [space.client("ZSCORE", space.key(shard, "fly"), "t")
+                    for shard in (0, 1)]
+        before = lease()
+        self.pause("resume", 0, 1)
+        wait_until(lambda: lease() != before, limit=6)
         actor.kill()
 
 
@@ -360,12 +327,10 @@ class Schedulers(Breakage):
         for name in names:
             self.assertEqual(worker.begins(name), [(1, 1)])
         self.never_early(worker)
-        with self.engine.client() as client:
-            meta = Space(client, self.space).meta(0)
-            hosts = wait_until(lambda: (found := client(
-                "ZRANGE", "{%s}:hosts" % self.space, 0, -1)) and
-                len(found) == len(schedulers) and found)
-        self.assertEqual(len(hosts), 4)
+        space = self.scripts()
+        meta = space.meta(0)
+        wait_until(lambda: space.client(
+            "ZCARD", "{%s}:hosts" % self.space) == len(schedulers) == 4)
         self.assertEqual((meta["begun"], meta["missed"]), (600, 0))
         self.stop_all(*schedulers, worker)
         self.check()
@@ -720,7 +685,7 @@ class Settings(Served):
 class Clocks(Breakage):
     """Engines whose clock is off. The clients' own clock stays right."""
 
-    clock = True
+    config = {"clock": True, **DURABLE}
 
     def setUp(self):
         super().setUp()
@@ -803,44 +768,31 @@ class Clocks(Breakage):
 class Ends(Programs):
     """SIGTERM and SIGKILL of each program while it has work."""
 
-    def test_sigkill_of_each(self):
+    def end_some(self, which, *words):
+        """A worker and a scheduler get a signal while they have work; what the
+        workers have executed, when others have done the rest."""
         schedulers = [self.start("hwtd") for _ in range(2)]
-        workers = [self.start("hwt-exec", "--queue=q", "--threads=2",
-                              "--visibility=1", "--", "sh", "-c",
-                              'sleep 0.05; echo "$HWT_ID $HWT_ATTEMPT"')
-                   for _ in range(2)]
-        lines = b"".join(b'{"queue":"q","in":%d.%02d,"id":"t%d"}\n' % (
-            *divmod(i * 3, 100), i) for i in range(60))
-        self.ctl("add", "--from", "-", stdin=lines)
+        workers = [self.shell('sleep 0.05; echo "$HWT_ID"', "--threads=2",
+                              *words) for _ in range(2)]
+        self.feed(*({"queue": "q", "in": i * 3 / 100, "id": f"t{i}"}
+                    for i in range(60)))
         for program in (workers[0], schedulers[0]):
             time.sleep(0.3)
-            program.end(signal.SIGKILL)
-        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] == 60)
-        done = {line.split()[0] for worker in workers
-                for line in worker.out.splitlines()}
-        self.assertEqual(done, {f"t{i}" for i in range(60)})
+            self.assertEqual(program.end(which),
+                             0 if which == signal.SIGTERM else -which)
+        wait_until(lambda: self.stat()["succeeded"] == 60)
         self.assertEqual((schedulers[1].end(), workers[1].end()), (0, 0))
         self.check()
+        return [name for worker in workers for name in worker.out.split()]
+
+    def test_sigkill_of_each(self):
+        done = self.end_some(signal.SIGKILL, "--visibility=1")
+        self.assertEqual(set(done), {f"t{i}" for i in range(60)})
 
     def test_sigterm_of_each(self):
-        schedulers = [self.start("hwtd") for _ in range(2)]
-        workers = [self.start("hwt-exec", "--queue=q", "--threads=2", "--",
-                              "sh", "-c",
-                              'sleep 0.05; echo "$HWT_ID $HWT_ATTEMPT"')
-                   for _ in range(2)]
-        lines = b"".join(b'{"queue":"q","in":%d.%02d,"id":"t%d"}\n' % (
-            *divmod(i * 3, 100), i) for i in range(60))
-        self.ctl("add", "--from", "-", stdin=lines)
-        for program in (workers[0], schedulers[0]):
-            time.sleep(0.3)
-            self.assertEqual(program.end(), 0)
-        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] == 60)
-        # Nobody was killed, so no task is executed twice.
-        done = sorted(line.split()[0] for worker in workers
-                      for line in worker.out.splitlines())
-        self.assertEqual(done, sorted(f"t{i}" for i in range(60)))
-        self.assertEqual((schedulers[1].end(), workers[1].end()), (0, 0))
-        self.check()
+        """Nobody was killed, so no task is executed twice."""
+        done = self.end_some(signal.SIGTERM)
+        self.assertEqual(sorted(done), sorted(f"t{i}" for i in range(60)))
 
     def test_sigterm_of_a_test(self):
         """It ends at once, and leaves no folder."""
@@ -874,13 +826,13 @@ unittest.main()"""
             self.addCleanup(running.close)
             time.sleep(wait)
             running.end(signal.SIGKILL)
-            added = self.ctl("stat", "--json").json["added"]
+            added = self.stat()["added"]
             self.assertEqual(added % 512, 0)
             self.assertGreaterEqual(added, before)
             self.assertGreaterEqual(added, running.out.count("\n"))
             before = added
         self.assertEqual(len(self.ctl("add", "--from", path).lines), 5120)
-        self.assertEqual(self.ctl("stat", "--json").json["added"], 5120)
+        self.assertEqual(self.stat()["added"], 5120)
         self.check()
 
 

@@ -345,7 +345,3 @@ class Checker:
             if shard.keys[kind]:
                 shard.complain(7, f"left: {list(shard.keys[kind])[:5]} "
                                f"of {kind}")
-
-
-def check(client, space, **options):
-    return Checker(client, space)(**options)

@@ -136,7 +136,7 @@ class Clients(Api):
             with self.assertRaises(hwt_http.Uncertain):
                 client.put("second", "q", seconds=60, within=0)
         self.assertEqual(self.state("second"), "pending")
-        self.assertEqual(self.ctl("stat", "--json").json["added"], 2)
+        self.assertEqual(self.stat()["added"], 2)
 
     def test_python_repeats_what_a_proxy_gave_up(self):
         """It has passed the request on, and says 502 in words of its own."""

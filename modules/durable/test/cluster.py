@@ -16,9 +16,10 @@ import sys
 import threading
 import time
 
-from actor import Actor
-from checker import Checker, scan
-from engine import Client, Engine, Error, Space, held, shard_of
+from actor import Actors
+from checker import scan
+from engine import (Client, Engine, Error, Space, held, is_joined, join,
+                    shard_of)
 from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
 
 FSYNCED, REPLICATED = 2, 3
@@ -49,27 +50,19 @@ class Routed:
         return [self(*command) for command in commands]
 
 
-class Nodes(Programs):
+class Nodes(Actors, Programs):
     """Three masters, started for the class."""
 
     timeout = 60
 
     @classmethod
     def setUpClass(cls):
-        cls.engines = []
-        for _ in range(NODES):
-            cls.engines.append(cls.node())
-        cls.connect()
-        for i, client in enumerate(cls.clients):
-            client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // NODES,
-                   (i + 1) * 16384 // NODES - 1)
-            client("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-            if i > 0:
-                client("CLUSTER", "MEET", "127.0.0.1", cls.engines[0].port)
-        wait_until(cls.is_whole)
+        cls.engines = [cls.node() for _ in range(NODES)]
+        cls.clients = join(cls.engines)
+        for client in cls.clients:
+            cls.addClassCleanup(client.close)
         cls.ids = [client("CLUSTER", "MYID") for client in cls.clients]
-        cls.servers = ",".join(
-            f"127.0.0.1:{engine.port}" for engine in cls.engines)
+        cls.servers = ",".join(engine.servers for engine in cls.engines)
 
     @classmethod
     def node(cls):
@@ -78,20 +71,6 @@ class Nodes(Programs):
             repl_diskless_sync_delay=0, **DURABLE)
         cls.addClassCleanup(engine.close)
         return engine
-
-    @classmethod
-    def connect(cls):
-        cls.clients = [engine.client() for engine in cls.engines]
-        for client in cls.clients:
-            cls.addClassCleanup(client.close)
-
-    @classmethod
-    def is_whole(cls):
-        return all(
-            b"cluster_state:ok" in client("CLUSTER", "INFO") and
-            b"cluster_known_nodes:%d\r" % NODES in client("CLUSTER", "INFO")
-            and b"cluster_slots_ok:16384" in client("CLUSTER", "INFO")
-            for client in cls.clients)
 
     def setUp(self):
         super().setUp()
@@ -126,18 +105,10 @@ class Nodes(Programs):
                     return node
         raise AssertionError(f"slot {slot} is nobody's")
 
-    def actor(self, schedules=False, works=None, timeout=60000,
-              level=FSYNCED):
-        actor = Actor(self.space, "cluster:" + self.servers)
-        self.addCleanup(actor.kill)
-        self.assertEqual(actor.open(
-            level=level, shards=SHARDS, slots=SLOTS, tick=TICK,
-            timeout=timeout), 0, actor.said())
-        if schedules:
-            self.assertEqual(actor("schedule"), [0])
-        if works:
-            self.assertEqual(actor("work", "q", *works), [0])
-        return actor
+    def actor(self, **options):
+        return self.open("cluster:" + self.servers, **{
+            "level": FSYNCED, "shards": SHARDS, "slots": SLOTS, "tick": TICK,
+            "timeout": 60000, **options})
 
     def add_tasks(self, actor, prefix, count, delay=0, payload="done"):
         names = [f"{prefix}{i}" for i in range(count)]
@@ -204,8 +175,7 @@ class Nodes(Programs):
 
     def ran_once(self, names, *workers):
         """Each of them, in its first attempt, and not early."""
-        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"] >=
-                   len(names))
+        wait_until(lambda: self.stat()["succeeded"] >= len(names))
         runs = [each for worker in workers for each in worker.executions
                 if each.what == "begin"]
         self.assertEqual(sorted(each.id for each in runs), sorted(names))
@@ -213,15 +183,8 @@ class Nodes(Programs):
         for each in runs:
             self.assertGreaterEqual(each.ms, each.due)
 
-    def end_all(self, actor, works=True, schedules=False):
-        for what in ([["unwork", 60000]] * works +
-                     [["unschedule"]] * schedules + [["close"]]):
-            self.assertEqual(actor(*what), [0], (what, actor.said()))
-        self.assertEqual(actor.end(), 0)
-
     def no_invariant_is_broken(self, drained=True):
-        self.assertEqual(Checker(self.routed, self.space, routed=True)(
-            drained=drained), [])
+        self.is_whole(self.routed, drained)
         self.check()
 
 
@@ -245,7 +208,7 @@ class Moves(Nodes):
         self.ran_once(names, actor)
         self.assertEqual(scheduler.end(), 0)
         self.assertEqual(len(self.ctl("list").lines), len(names))
-        self.end_all(actor)
+        self.stop_all(actor)
         self.no_invariant_is_broken()
 
     def test_a_shard_that_is_not_paused_is_moved(self):
@@ -258,23 +221,20 @@ class Moves(Nodes):
                                     payload="done,10")
             self.move(self.slot_of_shard(shard), pause=0.005)
         self.ran_once(names, actor)
-        self.end_all(actor, schedules=True)
+        self.stop_all(actor)
         self.no_invariant_is_broken()
 
     def test_hwt_exec_goes_on_while_a_shard_is_moved(self):
         self.ctl("init", f"--shards={SHARDS}", "--slots=16", "--tick=20")
         scheduler = self.start("hwtd")
-        worker = self.start(
-            "hwt-exec", "--queue=q", "--visibility=120",
-            "--fail-status=1", "--", "sh", "-c",
-            'echo "$HWT_ID $HWT_ATTEMPT"; [ "$HWT_ID" != t7 ]')
-        lines = b"".join(b'{"queue":"q","in":%d,"id":"t%d"}\n'
-                         % (i % 2, i) for i in range(40))
-        self.ctl("add", "--from", "-", stdin=lines)
+        worker = self.shell(
+            'echo "$HWT_ID $HWT_ATTEMPT"; [ "$HWT_ID" != t7 ]',
+            "--visibility=120", "--fail-status=1")
+        self.feed(*({"queue": "q", "in": i % 2, "id": f"t{i}"}
+                    for i in range(40)))
         for shard in range(SHARDS):
             self.move(self.slot_of_shard(shard))
-        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
-                   == 39)
+        wait_until(lambda: self.stat()["succeeded"] == 39)
         wait_until(lambda: self.ctl("dead", "list").lines)
         self.assertEqual((scheduler.end(), worker.end()), (0, 0))
         self.assertEqual(sorted(worker.out.splitlines()),
@@ -305,15 +265,14 @@ class Moves(Nodes):
                 self.refuse(space, shard, name, source, target)
                 self.end_move(slot, source, target)
                 self.assertEqual(actor("get", name)[0], 0)
-                self.assertEqual(Checker(
-                    self.routed, self.space, routed=True)(), [])
+                self.is_whole(self.routed)
                 self.assertEqual(space("finish", shard, *running, "done", 0),
                                  [0])
                 self.assertEqual(actor("cancel", later), [0])
         self.assertEqual([actor("schedule"), actor("work", "q", 2, 10000, 0)],
                          [[0], [0]])
         wait_until(lambda: actor("stats")[5:8] == [0, 0, 0])
-        self.end_all(actor, schedules=True)
+        self.stop_all(actor)
         self.no_invariant_is_broken()
 
     def fill(self, space, shard, prefix):
@@ -443,10 +402,11 @@ class Kills(Nodes):
         self.addClassCleanup(self.clients[victim].close)
         self.assertEqual(
             [0 <= each <= 4 for each in actor.hear("add")], [True] * 61)
-        wait_until(self.is_whole)
+        wait_until(lambda: all(is_joined(client, NODES)
+                               for client in self.clients))
         self.ran_once(names + late, actor)
         self.assertEqual(scheduler.end(), 0)
-        self.end_all(actor)
+        self.stop_all(actor)
         self.no_invariant_is_broken()
 
     def test_a_node_is_killed_and_its_replica_takes_over(self):
@@ -472,7 +432,7 @@ class Kills(Nodes):
                  if shard_of(name.encode(), SHARDS) in on_it]
         self.assertEqual(actor("add", "q", 0, 5, "done", *names),
                          [0] + [0] * len(names))
-        self.end_all(actor, works=False)
+        self.stop_all(actor)
         self.engines[0].kill()
         # An election could take long where the machine is busy.
         client("CLUSTER", "FAILOVER", "TAKEOVER")
@@ -481,7 +441,7 @@ class Kills(Nodes):
         self.assertEqual(client("ROLE")[0], b"master")
         names += self.add_tasks(other, "b", 60)
         self.ran_once(names, other)
-        self.end_all(other, schedules=True)
+        self.stop_all(other)
         self.no_invariant_is_broken()
 
 
@@ -594,8 +554,7 @@ class Hangs(Nodes):
                     said = warm("add", "q", 0, 5, "done", *names)
                     self.assertEqual(said[0], 0)
                     self.assertLessEqual(set(said), {0, 1})
-                self.end_all(warm, works=False)
-                self.end_all(cold, works=False)
+                self.stop_all(warm, cold)
         self.no_invariant_is_broken(drained=False)
 
     def test_what_is_due_on_the_other_nodes_is_executed(self):
@@ -620,7 +579,7 @@ class Hangs(Nodes):
         begun = [each.id for each in actor.executions
                  if each.what == "begin" and each.id in others]
         self.assertEqual(sorted(begun), sorted(others))
-        self.end_all(actor, schedules=True)
+        self.stop_all(actor)
         self.no_invariant_is_broken()
         self.routed_reset()
 
@@ -650,7 +609,7 @@ class Hangs(Nodes):
             each.id for each in runs if each.what == "end"} >= wanted)
         self.ran_once([*names, *later, *more], actor)
         self.assertEqual(scheduler.end(), 0)
-        self.end_all(actor, schedules=True)
+        self.stop_all(actor)
         self.no_invariant_is_broken()
         self.routed_reset()
 

@@ -7,12 +7,13 @@ scripts by name. checker.py checks what a space keeps.
         space = Space(engine.client(), "test", shards=2)
         space("add", 0, "id", "queue", "in", 5, 1, "payload", "")
         engine.restart(signal.SIGKILL)
-        assert checker.check(engine.client(), "test") == []
+        assert Checker(engine.client(), "test")() == []
 
 Whatever happens, the server is ended and its folder removed at the end of the
 with; if this process dies, the kernel ends the server.
 """
 
+import contextlib
 import ctypes
 import hashlib
 import multiprocessing
@@ -63,6 +64,18 @@ def clean_up_and_die(number, _):
 
 
 signal.signal(signal.SIGTERM, clean_up_and_die)
+
+
+def wait_until(what, limit=LIMIT):
+    """Calls what until its answer is true, and returns that."""
+    end = time.monotonic() + limit
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {limit} s: {what}")
+        time.sleep(0.02)
 
 
 class Error(Exception):
@@ -183,6 +196,13 @@ def free_port(below=55000):
             return port
 
 
+def listens(port):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    return False
+
+
 def repaired(folder):
     """Cuts what is not whole from the end of the append-only file. The engine
     itself, with aof-load-truncated yes, cuts within a transaction and not
@@ -225,6 +245,11 @@ class Engine:
     @property
     def address(self):
         return ("127.0.0.1", self.port)
+
+    @property
+    def servers(self):
+        """As the library and --redis have it."""
+        return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self):
@@ -333,6 +358,43 @@ class Engine:
         self.close()
 
 
+def is_joined(client, nodes):
+    """A node of a cluster of so many has heard of all of them, and of all
+    slots."""
+    said = client("CLUSTER", "INFO")
+    return b"cluster_state:ok" in said and \
+        b"cluster_slots_ok:16384" in said and \
+        b"cluster_known_nodes:%d\r" % nodes in said
+
+
+def join(engines):
+    """Makes a cluster of them, with as many slots in each; their clients."""
+    clients = [engine.client() for engine in engines]
+    for i, client in enumerate(clients):
+        client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // len(clients),
+               (i + 1) * 16384 // len(clients) - 1)
+        client("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        if i > 0:
+            client("CLUSTER", "MEET", *engines[0].address)
+    wait_until(lambda: all(is_joined(client, len(clients))
+                           for client in clients))
+    return clients
+
+
+def start_sentinel(folder, master, quorum, *settings):
+    """A Sentinel, which calls the master "first": its port and its process."""
+    port = free_port()
+    path = os.path.join(folder, "sentinel.conf")
+    with open(path, "w", encoding="ascii") as file:
+        print(f"port {port}", "bind 127.0.0.1", f"dir {folder}",
+              "logfile sentinel.log",
+              f"sentinel monitor first 127.0.0.1 {master.port} {quorum}",
+              *settings, sep="\n", file=file)
+    return port, subprocess.Popen(
+        [SERVER, path, "--sentinel"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+
+
 def script_names():
     return sorted(name[:-4] for name in os.listdir(SCRIPTS)
                   if name.endswith(".lua") and name != "common.lua")
@@ -342,6 +404,14 @@ def read_script_file(name):
     with open(os.path.join(SCRIPTS, name + ".lua"),
               encoding="ascii") as file:
         return file.read()
+
+
+def commands_of_scripts():
+    """Those that they call."""
+    return {command for name in [*script_names(), "common"]
+            for command in re.findall(
+                r'\b(?:call|try|sure|size)\("([A-Z]+)"',
+                read_script_file(name))}
 
 
 def read_library(name, change=lambda name, text: text):

@@ -10,7 +10,6 @@ cancelled begins no more. 6 the clock of a shard falls by a reset alone; the
 generation of a record never does."""
 
 import collections
-import os
 import re
 
 from checker import LAYOUT, STATES

@@ -224,9 +224,6 @@ class Chaos(threading.Thread):
         except Exception as error:  # pylint: disable=broad-except
             self.load.complain(f"the second producer failed: {error!r}")
 
-    def start_again(self):
-        """It does so by itself."""
-
     def kill(self):
         self.actor.process.kill()
         return self.actor.pid
@@ -536,7 +533,7 @@ class Load:
         self.wrong.append(text)
 
     def servers(self):
-        return f"127.0.0.1:{self.engine.port}"
+        return self.engine.servers
 
     def elapsed(self):
         return time.monotonic() - self.began
@@ -946,9 +943,7 @@ class Outside:
 def balance(load):
     """With all records there, the counters name the same tasks."""
     counts = load.account.counts
-    with load.engine.client() as client:
-        space = Space(client, SPACE, scripts=object(), init=False)
-        metas = [space.meta(shard) for shard in range(SHARDS)]
+    metas = load.read_metas().values()
     for state, counter in (("succeeded", "succeeded"),
                            ("cancelled", "cancelled"), ("failed", "dead")):
         total = sum(meta[counter] for meta in metas)

@@ -13,17 +13,13 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 
-from actor import Actor
-from checker import Checker
-from engine import BUILD, LIMIT, Engine, free_port, repaired
+from actor import Actor, Actors
+from engine import BUILD, LIMIT, Engine, free_port, listens, repaired
 from programs import DURABLE, NO, ROOT, Programs, main, wait_until
 
 SUCCEEDED = 4
@@ -45,7 +41,7 @@ def setting(text, name):
     return re.search(f"^{name}=(.*)$", text, re.M)[1]
 
 
-class Operation(Programs):
+class Operation(Actors, Programs):
     """Each test has an engine, and actors."""
 
     @classmethod
@@ -64,16 +60,11 @@ class Operation(Programs):
         return engine
 
     def actor(self, engine=None, **options):
-        engine = engine or self.engine
-        actor = Actor(self.space, f"127.0.0.1:{engine.port}")
-        self.addCleanup(actor.kill)
-        self.assertEqual(actor.open(level=2, **options), 0, actor.said())
-        return actor
+        return self.open((engine or self.engine).servers, level=2, **options)
 
-    def is_whole(self, engine, drained=False):
+    def no_invariant_is_broken(self, engine):
         with engine.client() as client:
-            self.assertEqual(Checker(client, self.space, routed=True)(
-                drained=drained), [])
+            self.is_whole(client)
 
 
 class Units(Operation):
@@ -179,7 +170,7 @@ class Units(Operation):
 
     def test_they_start_the_programs(self):
         self.engine.start()
-        where = f"--redis 127.0.0.1:{self.engine.port}"
+        where = f"--redis {self.engine.servers}"
         self.ctl("init")
         out = os.path.join(self.folder, "out")
         programs = [
@@ -188,7 +179,7 @@ class Units(Operation):
                          HWT_OPTIONS=f"{where} --space {self.space}",
                          HWT_COMMAND=f"tee -a {out}")]
         self.add("--queue=mail", "--in=0", "--id=a", "--payload=text")
-        wait_until(lambda: self.state("a") == "succeeded")
+        self.ends("a")
         self.assertEqual(read(out), "text")
         for program in programs:
             program.terminate()
@@ -202,19 +193,12 @@ class Health(Operation):
         self.ctl("init")
         hwtd = self.start("hwtd", "--metrics=0")
         worker = self.start("hwt-exec", "--queue=q", "--", "true")
-        wait_until(lambda: "/metrics" in hwtd.err)
-        url = re.search("http://[0-9.:]+/", hwtd.err)[0] + "health"
 
         def health():
-            try:
-                with urllib.request.urlopen(url) as answer:
-                    return answer.status, answer.read().decode()
-            except urllib.error.HTTPError as error:
-                return error.code, error.read().decode()
+            return hwtd.page("health")
 
         def executes():
-            name = self.add("--queue=q", "--in=0")
-            wait_until(lambda: self.state(name) == "succeeded")
+            self.ends(self.add("--queue=q", "--in=0"))
         wait_until(lambda: health() == (200, "ok\n"))
         # A worker that starts with such an engine ends.
         executes()
@@ -264,10 +248,8 @@ class Disk(Operation):
         log = os.path.join(self.folder, "log")
         with self.small_disk(self.data, 1 << 20):
             self.engine.start(logfile=log)
-            worker = self.actor()
+            worker = self.actor(schedules=True, works=(2, 30000, 0))
             producer = self.actor(timeout=1000)
-            self.assertEqual(worker("schedule"), [0])
-            self.assertEqual(worker("work", "q", 2, 30000, 0), [0])
             filler = os.path.join(self.data, "filler")
             with open(filler, "wb") as file:
                 file.write(b"\0" * (768 << 10))
@@ -301,9 +283,8 @@ class Disk(Operation):
             for name in acked:
                 wait_until(lambda: worker("get", name)[:2] == [0, SUCCEEDED])
                 self.assertEqual(len(worker.begins(name)), 1, name)
-            self.is_whole(self.engine)
-            for words in (["unwork", 30000], ["unschedule"], ["close"]):
-                self.assertEqual(worker(*words), [0])
+            self.no_invariant_is_broken(self.engine)
+            self.stop_all(worker)
 
 
 class Pages(Operation):
@@ -353,13 +334,7 @@ class Pages(Operation):
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-
-        def listens():
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port)).close()
-                return True
-            return False
-        wait_until(listens)
+        wait_until(lambda: listens(port))
         return port, process
 
     def test_a_tunnel_encrypts_and_knows_the_engine(self):
@@ -378,12 +353,9 @@ class Pages(Operation):
             self.assertIn(actor.open(level=2, timeout=500),
                           (-errno.ECONNREFUSED, -errno.ETIMEDOUT))
         port, process = self.tunnel(tls_port, "redis")
-        actor = Actor(self.space, f"127.0.0.1:{port}")
-        self.addCleanup(actor.kill)
-        self.assertEqual(actor.open(level=2), 0, actor.said())
+        actor = self.open(f"127.0.0.1:{port}", level=2, schedules=True,
+                          works=(2, 30000, 0))
         self.assertEqual(actor("add", "q", 0, 5, "done", "a")[0], 0)
-        self.assertEqual(actor("schedule"), [0])
-        self.assertEqual(actor("work", "q", 2, 30000, 0), [0])
         wait_until(lambda: actor("get", "a")[1:2] == [SUCCEEDED])
         process.kill()
         self.assertIn(actor("add", "q", 0, 5, "done", "b")[0],
@@ -431,7 +403,7 @@ class Pages(Operation):
         actor = self.actor(engine)
         for name in before:
             self.assertEqual(actor("get", name)[0], 0, name)
-        self.is_whole(engine)
+        self.no_invariant_is_broken(engine)
         # The old one has all, as before.
         self.engine.start()
         actor = self.actor()
@@ -469,15 +441,12 @@ class Pages(Operation):
         self.engine = new
         for shard in (0, 1):
             self.ctl("resume", str(shard))
-        worker = self.actor(new)
-        self.assertEqual(worker("schedule"), [0])
-        self.assertEqual(worker("work", "q", 2, 30000, 0), [0])
+        worker = self.actor(new, schedules=True, works=(2, 30000, 0))
         self.assertEqual(worker("add", "q", 0, 5, "done", "b")[0], 0)
         for name in [*names, "b"]:
             wait_until(lambda: worker("get", name)[:2] == [0, SUCCEEDED])
             self.assertEqual(len(worker.begins(name)), 1)
-        for words in (["unwork", 30000], ["unschedule"], ["close"]):
-            self.assertEqual(worker(*words), [0])
+        self.stop_all(worker)
         self.check()
         # Nobody goes on with the old one.
         self.engine = old

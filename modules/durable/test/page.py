@@ -96,16 +96,16 @@ class Page(Api):
             return found !== undefined;
         }})()""")
 
+    def add_bad(self, names):
+        self.feed(*({"queue": "bad", "in": 0, "id": name} for name in names))
+
     def kill_tasks(self, names, error="why"):
         """They become dead letters."""
         path = self.path("error", error.encode())
         running = self.start("hwt-exec", "--queue=bad", "--threads=8",
                              "--fail-status=3", "--", "sh", "-c",
                              f"cat {path} >&2; exit 3")
-        for at in range(0, len(names), 500):
-            self.send("POST", "/v1/tasks", [
-                {"queue": "bad", "in": 0, "id": name}
-                for name in names[at:at + 500]])
+        self.add_bad(names)
         wait_until(lambda: self.ask("GET", "/v1/stat").json["dead"] ==
                    len(names))
         self.assertEqual(running.end(), 0)
@@ -269,10 +269,7 @@ class Does(Page):
 
     def fill_dead(self, names):
         """As a worker does, without one."""
-        for at in range(0, len(names), 500):
-            self.send("POST", "/v1/tasks", [
-                {"queue": "bad", "in": 0, "id": name}
-                for name in names[at:at + 500]])
+        self.add_bad(names)
         space, token, left = self.scripts(), 0, len(names)
         while left > 0:
             for shard in range(space.shards):

@@ -33,12 +33,11 @@ import urllib.error
 import urllib.request
 
 from checker import Record
-from engine import (LIMIT, SERVER, Engine, Space, die_with_parent, free_port,
-                    held, scratch_folder, shard_of)
+from engine import (BUILD, LIMIT, Engine, Space, die_with_parent, free_port,
+                    held, join, listens, scratch_folder, shard_of,
+                    start_sentinel, wait_until)
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
-BUILD = os.path.abspath(
-    os.environ.get("HWT_BUILD", os.path.join(ROOT, "build/plain")))
 BEFORE = shlex.split(os.environ.get("HWT_BEFORE", ""))
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 PAYLOAD_MAX = 65536
@@ -60,18 +59,6 @@ def escaped(text):
         if unicodedata.category(sign) == "Cc" else sign for sign in text)
 
 
-def wait_until(what, limit=LIMIT):
-    """Calls what until its answer is true, and returns that."""
-    end = time.monotonic() + limit
-    while True:
-        answer = what()
-        if answer:
-            return answer
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {limit} s: {what}")
-        time.sleep(0.02)
-
-
 class Result:
     def __init__(self, status, out, err):
         self.status = status
@@ -89,6 +76,11 @@ class Result:
     @property
     def json(self):
         return json.loads(self.out)
+
+    @property
+    def objects(self):
+        """Of lines of JSON."""
+        return [json.loads(line) for line in self.lines]
 
 
 def call(*words, stdin=b"", **options):
@@ -128,6 +120,15 @@ class Running:
     @property
     def err(self):
         return self.read(1)
+
+    def page(self, path="metrics"):
+        """With --metrics=0: the status and the text of a page."""
+        url = wait_until(lambda: re.search("http://[^/]+/", self.err))[0]
+        try:
+            with urllib.request.urlopen(url + path) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def wait(self):
         return self.process.wait(LIMIT)
@@ -212,9 +213,14 @@ class Programs(unittest.TestCase):
         self.folder = scratch_folder("hwt-programs-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
+    def engine_of(self, **config):
+        """One of the test's own, with DURABLE but for what is given."""
+        engine = Engine(**{**DURABLE, **config})
+        self.addCleanup(engine.close)
+        return engine
+
     def where(self):
-        where = ["--redis", f"127.0.0.1:{self.engine.port}",
-                 "--space", self.space]
+        where = ["--redis", self.engine.servers, "--space", self.space]
         if self.made != self.space:
             self.made = self.space
             call("hwtctl", "init", *where)
@@ -232,9 +238,18 @@ class Programs(unittest.TestCase):
             self.assertTrue(result.err.startswith("hwtctl: "), result.err)
         return result
 
+    def stat(self):
+        return self.ctl("stat", "--json").json
+
     def add(self, *words, **options):
         """Adds a task and returns its id."""
         return self.ctl("add", *words, **options).text[:-1]
+
+    def feed(self, *lines, **options):
+        """Adds many, of members or as they are."""
+        return self.ctl("add", "--from", "-", stdin=b"".join(
+            line if isinstance(line, bytes) else json.dumps(line).encode()
+            + b"\n" for line in lines), **options)
 
     def show(self, name):
         return self.ctl("show", "--", name).json
@@ -242,11 +257,23 @@ class Programs(unittest.TestCase):
     def state(self, name):
         return self.show(name)["state"]
 
+    def ends(self, *names, state="succeeded"):
+        """Sooner or later each ends so."""
+        for name in names:
+            self.assertEqual(state, wait_until(
+                lambda: self.state(name) in ("succeeded", "failed") and
+                self.state(name)))
+
     def start(self, program, *words, **options):
         running = Running(
             self.folder, program, *self.where(), *words, **options)
         self.addCleanup(running.close)
         return running
+
+    def shell(self, text, *words, **options):
+        """A worker of the queue q for which a shell executes that."""
+        return self.start("hwt-exec", "--queue=q", *words, "--", "sh", "-c",
+                          text, **options)
 
     def scripts(self):
         """The space as the scripts see it."""
@@ -400,7 +427,7 @@ class Hwtctl(Programs):
                 *again, "--replace").err)
             self.assertEqual(self.show(name), shown)
             self.check()
-        stat = self.ctl("stat", "--json").json
+        stat = self.stat()
         self.assertEqual(
             [stat[name] for name in ("added", "pending", "dead", "dropped")],
             [6, 3, 0, 1])
@@ -436,7 +463,7 @@ class Hwtctl(Programs):
         at = int(time.time()) + 5000
         self.add("--queue=q", f"--at={at}.25", "--id=at")
         self.assertEqual(self.show("at")["due_ms"], at * 1000 + 250)
-        self.assertEqual(self.ctl("stat", "--json").json["added"], 2)
+        self.assertEqual(self.stat()["added"], 2)
 
     def test_queues_ids_attempts_out_of_range(self):
         for queue in ("", "a b", "q" * 65, "a\n", "%n", "q:x", "{x}", "é"):
@@ -451,7 +478,7 @@ class Hwtctl(Programs):
         for name in ("", "a b", "a" * 33, "}", "a\n"):
             result = call("hwtctl", "stat", "--space", name)
             self.assertEqual(result.status, USAGE)
-        self.assertEqual(self.ctl("stat", "--json").json["added"], 0)
+        self.assertEqual(self.stat()["added"], 0)
 
     def test_payloads(self):
         for payload in (b"", b"x", b"\0\xff\n", b"\0" * PAYLOAD_MAX):
@@ -468,7 +495,7 @@ class Hwtctl(Programs):
             stdin=b"x" * (PAYLOAD_MAX + 1), status=USAGE).err)
         self.ctl("add", "--queue=q", "--in=60",
                  "--payload=" + "x" * (PAYLOAD_MAX + 1), status=USAGE)
-        self.assertEqual(self.ctl("stat", "--json").json["added"], 4)
+        self.assertEqual(self.stat()["added"], 4)
 
     def test_cancel(self):
         self.add("--queue=q", "--in=60", "--id=t")
@@ -510,7 +537,7 @@ class Hwtctl(Programs):
         for name in ("a", "b", "c"):
             self.add("--queue=q", "--in=60", f"--id={name}")
         self.ctl("cancel", "b")
-        listed = [json.loads(line) for line in self.ctl("list").lines]
+        listed = self.ctl("list").objects
         self.assertEqual(sorted((task["id"], task["state"])
                                 for task in listed),
                          [("a", "pending"), ("b", "cancelled"),
@@ -519,8 +546,8 @@ class Hwtctl(Programs):
             "id", "state", "queue", "due_ms", "attempts", "max_attempts",
             "generation"})
         self.assertEqual(
-            [json.loads(line)["id"] for line in
-             self.ctl("list", "--state", "cancelled").lines], ["b"])
+            [each["id"] for each in
+             self.ctl("list", "--state", "cancelled").objects], ["b"])
         for state in ("delivered", "running", "succeeded", "failed",
                       "quarantined"):
             self.assertEqual(self.ctl("list", "--state", state).out, b"")
@@ -531,7 +558,7 @@ class Hwtctl(Programs):
         self.add("--queue=q", "--in=60", "--id=t")
         self.add("--queue=q", "--in=60")
         self.ctl("cancel", "t")
-        stats = self.ctl("stat", "--json").json
+        stats = self.stat()
         self.assertEqual(
             {name: value for name, value in stats.items() if value},
             {"space": self.space, "added": 2, "cancelled": 1, "pending": 1,
@@ -556,7 +583,7 @@ class Hwtctl(Programs):
         for name in names:
             self.add("--queue=q", "--in=0", f"--id={name}")
             self.execute(self.scripts(), name, "fail")
-        listed = [json.loads(line) for line in self.ctl("dead", "list").lines]
+        listed = self.ctl("dead", "list").objects
         self.assertEqual(sorted(task["id"] for task in listed), names)
         self.assertEqual({task["state"] for task in listed}, {"failed"})
         self.assertEqual(
@@ -584,10 +611,8 @@ class Hwtctl(Programs):
                              space.client("INFO", "stats")).group(1))
 
     def test_dead_letters_of_more_than_a_page(self):
-        lines = b"".join(b'{"queue":"q","in":0,"attempts":1}\n'
-                         for _ in range(600))
         self.ctl("init", "--shards=1")
-        self.ctl("add", "--from", "-", stdin=lines)
+        self.feed(*[{"queue": "q", "in": 0, "attempts": 1}] * 600)
         space = self.scripts()
         wait_until(lambda: space("pump", 0, 1000, "")[0] >= 0 and
                    space.meta(0)["delivered"] == 600)
@@ -595,14 +620,14 @@ class Hwtctl(Programs):
             for task in space("take", 0, "q", "w", turn, turn - 1, 200, 30000):
                 space("finish", 0, *held(task), b"fail w %s" % task[0], 0)
         before = self.exchanges(space)
-        listed = [json.loads(line) for line in self.ctl("dead", "list").lines]
+        listed = self.ctl("dead", "list").objects
         self.assertEqual(len({each["id"] for each in listed}), 600)
         self.assertEqual([each["error"] for each in listed],
                          [each["id"] for each in listed])
         self.assertLess(self.exchanges(space) - before, 40)
         self.ctl("dead", "replay", "--all")
-        self.assertEqual(self.ctl("stat", "--json").json["dead"], 0)
-        self.assertEqual(self.ctl("stat", "--json").json["pending"], 600)
+        self.assertEqual(self.stat()["dead"], 0)
+        self.assertEqual(self.stat()["pending"], 600)
         self.check()
 
     def test_dead_replay_leaves_out_what_fails_after_its_begin(self):
@@ -633,7 +658,7 @@ class Hwtctl(Programs):
 
     def queues(self):
         return {each["queue"]: each["paused_shards"]
-                for each in self.ctl("stat", "--json").json["queues"]}
+                for each in self.stat()["queues"]}
 
     def test_pause_of_a_queue(self):
         """Also one with a number as its name."""
@@ -723,7 +748,7 @@ class Hwtctl(Programs):
                              status=NO).err
             self.assertNotIn("\x1b", error)
             self.assertEqual(error.count("\n"), 1, error)
-        stats = self.ctl("stat", "--json").json
+        stats = self.stat()
         self.assertEqual((stats["added"], stats["cancelled"]),
                          (len(NASTY), len(NASTY)))
         self.check()
@@ -816,21 +841,12 @@ class From(Programs):
         self.ctl("cancel", "b")
         lines = b"".join(b'{"queue":"q","in":60,"id":"%s"}\n' % name
                          for name in (b"a", b"b", b"c"))
-        said = self.ctl("add", "--from=-", stdin=lines, status=NO)
+        said = self.feed(lines, status=NO)
         self.assertEqual(said.lines, ["a", "c"])
         self.assertIn("-:2: b: exists, cancelled", said.err)
         said = self.ctl("add", "--from=-", "--replace", stdin=lines)
         self.assertEqual(said.lines, ["a", "b", "c"])
         self.assertEqual(self.show("b")["generation"], 2)
-
-    def feed(self, *lines, **options):
-        text = b"".join(
-            line if isinstance(line, bytes) else json.dumps(line).encode()
-            + b"\n" for line in lines)
-        return self.ctl("add", "--from", "-", stdin=text, **options)
-
-    def added(self):
-        return self.ctl("stat", "--json").json["added"]
 
     def test_lines(self):
         at = int(time.time()) + 9000
@@ -861,13 +877,13 @@ class From(Programs):
             b'{"queue":"q","in":60,"id":"t%d"}\n' % i for i in range(1100)))
         said = self.ctl("add", "--from", path)
         self.assertEqual(said.lines, [f"t{i}" for i in range(1100)])
-        listed = [json.loads(line)["id"] for line in self.ctl("list").lines]
+        listed = [each["id"] for each in self.ctl("list").objects]
         self.assertEqual(sorted(listed), sorted(said.lines))
         self.assertEqual(self.ctl("check").text, "1100 records, 1100 members "
                          "of sets, 0 broken\n")
         again = self.ctl("add", "--from", path)
         self.assertEqual(again.lines, said.lines)
-        self.assertEqual(self.added(), 1100)
+        self.assertEqual(self.stat()["added"], 1100)
 
     def test_lines_that_make_no_sense(self):
         good = {"queue": "q", "in": 60}
@@ -877,62 +893,36 @@ class From(Programs):
             b'{"queue":"q","in":1,"in":1}', b'{"queue":"q","in":1,}',
             b'{"queue":"q","in":1}x', b'{"queue":"q","in":1}{}',
             b'{"queue":"q" "in":1}', b"{'queue':'q','in':1}",
-            b'{queue:"q","in":1}', b'{"queue":"q","in":1,"x":1}',
-            b'{"queue":"q","in":1,"":1}', b'{"queue":q,"in":1}',
-            b'{"queue":"","in":1}', b'{"queue":"a b","in":1}',
-            b'{"queue":"q\\u0000","in":1}',
-            b'{"queue":"' + b"q" * 65 + b'","in":1}', b'{"queue":1,"in":1}',
-            b'{"queue":null,"in":1}', b'{"queue":["q"],"in":1}',
-            b'{"queue":"q","in":NaN}', b'{"queue":"q","in":Infinity}',
-            b'{"queue":"q","in":-1}', b'{"queue":"q","in":"1"}',
-            b'{"queue":"q","in":1e10}', b'{"queue":"q","in":01}',
-            b'{"queue":"q","in":1e999}', b'{"queue":"q","in":-0.1}',
-            b'{"queue":"q","at":9000000001}', b'{"queue":"q","at":"1"}',
-            b'{"queue":"q","in":1,"replace":1}',
-            b'{"queue":"q","in":1,"priority":1}',
-            b'{"queue":"q","in":1,"priority":""}',
-            b'{"queue":"q","in":1,"priority":"low\\u0000"}',
-            b'{"queue":"q","in":1.}', b'{"queue":"q","in":.5}',
-            b'{"queue":"q","in":+1}', b'{"queue":"q","in":}',
-            b'{"queue":"q","in":true}', b'{"queue":"q","in":315360001}',
-            b'{"queue":"q","in":99999999999999999999}',
-            b'{"queue":"q","in":1,"id":""}',
-            b'{"queue":"q","in":1,"id":"' + b"x" * 65 + b'"}',
-            b'{"queue":"q","in":1,"id":"a","id_base64":"YQ=="}',
-            b'{"queue":"q","in":1,"id_base64":"a"}',
-            b'{"queue":"q","in":1,"attempts":0}',
-            b'{"queue":"q","in":1,"expires_in":0}',
-            b'{"queue":"q","in":1,"retry_first":0}',
-            b'{"queue":"q","in":1,"retry_most":315360001}',
-            b'{"queue":"q","in":1,"retry_factor":0.5}',
-            b'{"queue":"q","in":1,"retry_factor":"2"}',
-            b'{"queue":"q","in":1,"expires_in":"9"}',
-            b'{"queue":"q","in":1,"expires_in":9,"expires_at":4e9}',
-            b'{"queue":"q","in":1,"attempts":1001}',
-            b'{"queue":"q","in":1,"attempts":1.5}',
-            b'{"queue":"q","in":1,"payload":"\\x"}',
-            b'{"queue":"q","in":1,"payload":"\\u12"}',
-            b'{"queue":"q","in":1,"payload":"\\ud800"}',
-            b'{"queue":"q","in":1,"payload":"\\ud800\\u0041"}',
-            b'{"queue":"q","in":1,"payload":"\\udc00"}',
-            b'{"queue":"q","in":1,"payload":"\xff"}',
-            b'{"queue":"q","in":1,"payload":"\xc0\x80"}',
-            b'{"queue":"q","in":1,"payload":"\xed\xa0\x80"}',
-            b'{"queue":"q","in":1,"payload":"a\tb"}',
-            b'{"queue":"q","in":1,"payload":"a\0b"}',
-            b'{"queue":"q","in":1,"payload":"a',
-            b'{"queue":"q","in":1,"payload":"a\\',
-            b'{"queue":"q","in":1,"payload":{}}',
-            b'{"queue":"q","in":1}\0',
-            b'{"queue":"q","in":1,"payload":"' + b"x" * 65537 + b'"}',
-        ]
+            b'{queue:"q","in":1}', b'{"queue":"q","at":9000000001}',
+            b'{"queue":"q","at":"1"}', b'{"queue":"q","in":1,"payload":"a',
+            b'{"queue":"q","in":1,"payload":"a\\', b'{"queue":"q","in":1}\0']
+        lines += [b'{"queue":%s,"in":1}' % queue for queue in (
+            b"q", b'""', b'"a b"', b'"q\\u0000"', b'"%s"' % (b"q" * 65), b"1",
+            b"null", b'["q"]')]
+        lines += [b'{"queue":"q","in":%s}' % seconds for seconds in (
+            b"NaN", b"Infinity", b"-1", b'"1"', b"1e10", b"01", b"1e999",
+            b"-0.1", b"1.", b".5", b"+1", b"", b"true", b"315360001",
+            b"99999999999999999999")]
+        lines += [b'{"queue":"q","in":1,%s}' % member for member in (
+            b'"x":1', b'"":1', b'"replace":1', b'"priority":1',
+            b'"priority":""', b'"priority":"low\\u0000"', b'"id":""',
+            b'"id":"%s"' % (b"x" * 65), b'"id":"a","id_base64":"YQ=="',
+            b'"id_base64":"a"', b'"attempts":0', b'"attempts":1001',
+            b'"attempts":1.5', b'"expires_in":0', b'"expires_in":"9"',
+            b'"expires_in":9,"expires_at":4e9', b'"retry_first":0',
+            b'"retry_most":315360001', b'"retry_factor":0.5',
+            b'"retry_factor":"2"', b'"payload":{}')]
+        lines += [b'{"queue":"q","in":1,"payload":"%s"}' % text for text in (
+            b"\\x", b"\\u12", b"\\ud800", b"\\ud800\\u0041", b"\\udc00",
+            b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"a\tb", b"a\0b",
+            b"x" * 65537)]
         for line in lines:
             said = self.feed(good, good, line + b"\n", good, status=USAGE)
             self.assertRegex(said.err, r"^hwtctl: -:3: .+\n"
                              r"hwtctl: -: nothing is stored from line 1 on",
                              line)
             self.assertEqual(said.out, b"", line)
-        self.assertEqual(self.added(), 0)
+        self.assertEqual(self.stat()["added"], 0)
 
     def test_what_was_before_the_batch_is_stored(self):
         lines = [{"queue": "q", "in": 60}] * 600 + [b"x\n"]
@@ -940,25 +930,22 @@ class From(Programs):
         self.assertEqual(len(said.lines), 512)
         self.assertIn("-:601: ", said.err)
         self.assertIn("nothing is stored from line 513 on", said.err)
-        self.assertEqual(self.added(), 512)
+        self.assertEqual(self.stat()["added"], 512)
 
     def test_a_line_without_end(self):
-        said = self.ctl("add", "--from", "-", stdin=b"x" * (2 << 20),
-                        status=USAGE)
+        said = self.feed(b"x" * (2 << 20), status=USAGE)
         self.assertIn("-:1: more than 1048576 bytes", said.err)
 
     def test_what_the_engine_refuses_is_told_for_its_line(self):
         self.ctl("init", "--shards=2")
         self.ctl("pause", "1")
         names = [str(i) for i in range(20)]
-        said = self.ctl(
-            "add", "--from", "-", status=NO,
-            stdin=b"".join(b'{"queue":"q","in":60,"id":"%s"}\n'
-                           % name.encode() for name in names))
+        said = self.feed(*({"queue": "q", "in": 60, "id": name}
+                           for name in names), status=NO)
         stored = [name for name in names if shard_of(name.encode(), 2) == 0]
         self.assertEqual(said.lines, stored)
         self.assertEqual(len(said.err.splitlines()), 20 - len(stored))
-        self.assertEqual(self.added(), len(stored))
+        self.assertEqual(self.stat()["added"], len(stored))
 
     def test_files_and_options(self):
         self.assertIn("No such file", self.ctl(
@@ -1075,8 +1062,8 @@ class Check(Programs):
                      "{%s:7}:r:a" % self.space):
             self.client("SET", name, "x")
         said = self.ctl("list")
-        self.assertEqual(sorted(json.loads(line)["id"]
-                                for line in said.lines), ["a", "b"])
+        self.assertEqual(sorted(each["id"] for each in said.objects),
+                         ["a", "b"])
         self.assertEqual(sorted(said.err.splitlines()), [
             "hwtctl: shard 0: : is no task's id",
             f"hwtctl: shard 0: {long}: is no task's id",
@@ -1085,8 +1072,7 @@ class Check(Programs):
         self.add("--queue=q", "--in=0", "--id=c")
         self.execute(self.scripts(), "c", "fail")
         said = self.ctl("dead", "list")
-        self.assertEqual([json.loads(line)["id"] for line in said.lines],
-                         ["c"])
+        self.assertEqual([each["id"] for each in said.objects], ["c"])
         self.assertIn(f"{long}: is no task's id", said.err)
         self.assertIn(f"{long}: is no task's id",
                       self.ctl("dead", "drop", "--all").err)
@@ -1118,8 +1104,7 @@ class Check(Programs):
         """With a large space, and many tasks, no script calls much."""
         self.space += "wide"
         self.ctl("init", "--shards=1", f"--slots={1 << 14}")
-        self.ctl("add", "--from", "-", stdin=b"".join(
-            b'{"queue":"q%d","in":%d}\n' % (i, 60 + i) for i in range(999)))
+        self.feed(*({"queue": f"q{i}", "in": 60 + i} for i in range(999)))
         with self.engine.client() as monitor:
             monitor("MONITOR")
             self.check()
@@ -1171,9 +1156,7 @@ class Check(Programs):
         scheduler = self.start("hwtd")
         worker = self.start("hwt-exec", "--queue=q", "--threads=4", "--",
                             "true")
-        lines = b"".join(b'{"queue":"q","in":%d.%03d}\n' % divmod(i, 1000)
-                         for i in range(3000))
-        self.ctl("add", "--from", "-", stdin=lines)
+        self.feed(*({"queue": "q", "in": i / 1000} for i in range(3000)))
         for _ in range(10):
             self.check()
         self.assertEqual((scheduler.end(), worker.end()), (0, 0))
@@ -1185,9 +1168,8 @@ class Check(Programs):
         self.space += "short"
         self.ctl("init", "--shards=1", "--slots=8", "--retention=0.05")
         self.start("hwtd")
-        lines = b'{"queue":"q","in":60}\n' * 300
         for _ in range(10):
-            names = self.ctl("add", "--from", "-", stdin=lines).lines
+            names = self.feed(b'{"queue":"q","in":60}\n' * 300).lines
             with self.engine.client() as client:
                 space = Space(client, self.space)
                 client.pipeline([space.command("cancel", 0, name)
@@ -1196,186 +1178,155 @@ class Check(Programs):
                 self.check()
 
 
-class Engines(unittest.TestCase):
-    """Engines that are not fit, not there, or not willing."""
+def each_program(*options):
+    """The words of a call of each, with these options."""
+    for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q", "--in=1"],
+                  ["hwtd"]):
+        yield [*words, *options]
+    yield ["hwt-exec", "--queue=q", *options, "--", "true"]
 
-    def setUp(self):
-        self.folder = scratch_folder("hwt-programs-")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def engine(self, **config):
-        engine = Engine(**config)
-        self.addCleanup(engine.close)
-        return engine
+class Engines(Programs):
+    """Engines that are not fit, not there, or not willing; each test has one
+    of its own."""
 
-    def stat(self, port, *words, status):
-        said = call("hwtctl", "stat", "--redis", f"127.0.0.1:{port}", *words)
-        self.assertEqual(said.status, status, said.err)
-        return said.err
+    @classmethod
+    def setUpClass(cls):
+        pass
 
-    def refused(self, port, text):
+    def refused(self, text, *where):
         """Each program says what is wrong with the engine, and ends."""
-        for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
-                                           "--in=1"],
-                      ["hwtd"], ["hwt-exec", "--queue=q", "--", "true"]):
-            at = words.index("--") if "--" in words else len(words)
-            said = call(*words[:at], "--redis", f"127.0.0.1:{port}",
-                        *words[at:])
+        for words in each_program(*(where or self.where())):
+            said = call(*words)
             self.assertEqual((said.status, said.out), (NO, b""), said.err)
             self.assertTrue(said.err.startswith(f"{words[0]}: "), said.err)
             self.assertIn(text, said.err)
 
     def test_nobody_there(self):
-        port = free_port()
-        for words in (["hwtctl", "stat"], ["hwtctl", "add", "--queue=q",
-                                           "--in=1"],
-                      ["hwtd"], ["hwt-exec", "--queue=q"]):
-            for where in (f"127.0.0.1:{port}", "unix:/nonexistent/socket"):
-                tail = ["--", "true"] if words[0] == "hwt-exec" else []
-                said = call(*words, "--timeout=0.5", "--redis", where, *tail)
+        for servers in (f"127.0.0.1:{free_port()}",
+                        "unix:/nonexistent/socket"):
+            for words in each_program("--timeout=0.5", "--redis", servers):
+                said = call(*words)
                 self.assertEqual(said.status, UNREACHABLE, said.err)
                 self.assertIn("cannot be reached", said.err)
                 self.assertEqual(said.out, b"")
 
+    @staticmethod
+    def address_of(server):
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
     def test_somebody_who_does_not_answer(self):
-        with socket.socket() as silent:
-            silent.bind(("127.0.0.1", 0))
-            silent.listen(16)
-            port = silent.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as silent:
             before = time.monotonic()
-            self.stat(port, "--timeout=0.5", status=UNREACHABLE)
+            said = call("hwtctl", "stat", "--timeout=0.5", "--redis",
+                        self.address_of(silent))
+            self.assertEqual(said.status, UNREACHABLE, said.err)
             self.assertLess(time.monotonic() - before, LIMIT / 2)
 
     def test_somebody_who_is_no_engine(self):
         for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100,
                        b"*-5\r\n", b"$99999999999999999999\r\n",
                        b"*1000000\r\n" * 3):
-            with socket.socket() as server:
-                server.bind(("127.0.0.1", 0))
-                server.listen(16)
+            with socket.create_server(("127.0.0.1", 0)) as server:
                 server.settimeout(0.1)
-                port = server.getsockname()[1]
-                process = subprocess.Popen(
-                    [*BEFORE, os.path.join(BUILD, "hwtctl"), "stat",
-                     "--timeout=1", "--redis", f"127.0.0.1:{port}"],
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-                with process:
-                    while process.poll() is None:
-                        with contextlib.suppress(OSError):
-                            other = server.accept()[0]
-                            other.sendall(answer)
-                            other.close()
-                    self.assertEqual(process.returncode, UNREACHABLE,
-                                     answer)
-                    self.assertTrue(process.stderr.read().startswith(
-                        b"hwtctl: "))
+                running = Running(self.folder, "hwtctl", "stat", "--timeout=1",
+                                  "--redis", self.address_of(server))
+                self.addCleanup(running.close)
+                while running.process.poll() is None:
+                    with contextlib.suppress(OSError):
+                        other = server.accept()[0]
+                        other.sendall(answer)
+                        other.close()
+                self.assertEqual(running.wait(), UNREACHABLE, answer)
+                self.assertTrue(running.err.startswith("hwtctl: "))
 
     def test_weak_persistence(self):
         for config, level, status in (
-                ({}, "memory", YES), ({}, "fsync", NO),
-                ({"appendonly": "yes", "appendfsync": "everysec"}, "fsync",
-                 NO), (DURABLE, "fsync", YES)):
-            engine = self.engine(**config)
-            said = call("hwtctl", "init", f"--level={level}", "--redis",
-                        f"127.0.0.1:{engine.port}")
-            self.assertEqual(said.status, status, said.err)
+                ({"appendonly": "no"}, "memory", YES),
+                ({"appendonly": "no"}, "fsync", NO),
+                ({"appendfsync": "everysec"}, "fsync", NO),
+                ({}, "fsync", YES)):
+            self.engine = self.engine_of(**config)
+            said = self.ctl("init", f"--level={level}", status=status)
             if status == NO:
                 self.assertIn("append", said.err)
-            engine.close()
+            self.engine.close()
 
     def test_an_engine_that_evicts(self):
-        engine = self.engine(maxmemory_policy="allkeys-lru",
-                             maxmemory="100mb", **DURABLE)
-        self.refused(engine.port, "maxmemory")
+        self.engine = self.engine_of(maxmemory_policy="allkeys-lru",
+                                     maxmemory="100mb")
+        self.refused("maxmemory")
 
     def test_a_replica(self):
-        master = self.engine(**DURABLE)
-        replica = self.engine(replicaof=f"127.0.0.1 {master.port}",
-                              **DURABLE)
-        self.refused(replica.port, "replica")
+        master = self.engine_of()
+        self.engine = self.engine_of(replicaof=f"127.0.0.1 {master.port}")
+        self.refused("replica")
 
     def test_out_of_memory(self):
-        engine = self.engine(**DURABLE)
-        where = ["--redis", f"127.0.0.1:{engine.port}"]
-        add = ["hwtctl", "add", "--queue=q", "--in=60", *where]
-        self.assertEqual(call("hwtctl", "init", *where).status, YES)
-        self.assertEqual(call(*add, "--id=t").status, YES)
-        with engine.client() as client:
+        self.engine = self.engine_of()
+        self.add("--queue=q", "--in=60", "--id=t")
+        with self.engine.client() as client:
             client("CONFIG", "SET", "maxmemory", "1")
-            said = call(*add, "--id=u")
-            self.assertEqual(said.status, NO, said.err)
+            said = self.ctl("add", "--queue=q", "--in=60", "--id=u", status=NO)
             self.assertIn("out of memory", said.err)
-            self.assertEqual(call("hwtctl", "cancel", "t", *where).status,
-                             YES)
+            self.ctl("cancel", "t")
             client("CONFIG", "SET", "maxmemory", "0")
-        self.assertEqual(call(*add, "--id=u").status, YES)
+        self.add("--queue=q", "--in=60", "--id=u")
 
     def test_a_clock_an_hour_off(self):
-        engine = self.engine(clock=True, **DURABLE)
-        where = ["--redis", f"127.0.0.1:{engine.port}"]
-        add = ["hwtctl", "add", "--queue=q", "--in=0", *where]
-        self.assertEqual(call("hwtctl", "init", *where).status, YES)
+        self.engine = self.engine_of(clock=True)
+        self.ctl("init")
         for hours in (1, -1):
-            engine.clock.set_off(hours * 3600000)
-            self.refused(engine.port, "clock")
-        engine.clock.set_off(0)
-        self.assertEqual(call(*add).status, YES)
+            self.engine.clock.set_off(hours * 3600000)
+            self.refused("clock")
+        self.engine.clock.set_off(0)
+        self.add("--queue=q", "--in=0")
 
     def test_gone_for_a_while_and_back(self):
-        engine = self.engine(**DURABLE)
-        where = ["--redis", f"127.0.0.1:{engine.port}"]
-        self.assertEqual(call("hwtctl", "init", *where).status, YES)
-        self.assertEqual(call("hwtctl", "add", "--queue=q", "--in=60",
-                              "--id=t", *where).status, YES)
-        engine.kill()
-        self.stat(engine.port, "--timeout=0.3", status=UNREACHABLE)
-        engine.start()
-        said = call("hwtctl", "show", "t", *where)
-        self.assertEqual((said.status, said.json["state"]), (YES, "pending"))
+        self.engine = self.engine_of()
+        self.add("--queue=q", "--in=60", "--id=t")
+        self.engine.kill()
+        self.ctl("stat", "--timeout=0.3", status=UNREACHABLE)
+        self.engine.start()
+        self.assertEqual(self.state("t"), "pending")
 
     def test_an_engine_that_is_too_old(self):
         """It says so: a proxy changes the version in its answers."""
-        engine = self.engine(**DURABLE)
+        engine = self.engine_of()
         with engine.client() as client:
             info = client("INFO", "server").decode()
         version = re.search(r"redis_version:(\S+)", info)[1]
         with Between(engine.port, f"redis_version:{version}".encode(),
                      f"redis_version:6{version[1:]}".encode()) as between:
-            self.refused(between.port, "7")
+            self.refused("7", "--redis", f"127.0.0.1:{between.port}")
             self.assertGreater(between.changed, 0)
 
     def test_an_engine_that_is_loading(self):
-        engine = self.engine()
-        where = ["--redis", f"127.0.0.1:{engine.port}"]
-        self.assertEqual(call("hwtctl", "init", "--level=memory",
-                              *where).status, YES)
-        lines = b'{"queue":"q","in":600}\n' * 1000
-        self.assertEqual(call("hwtctl", "add", "--from", "-", *where,
-                              stdin=lines).status, YES)
-        with engine.client() as client:
+        self.engine = self.engine_of(appendonly="no")
+        self.ctl("init", "--level=memory")
+        self.feed(b'{"queue":"q","in":600}\n' * 1000)
+        with self.engine.client() as client:
             client("SAVE")
-        engine.kill()
+        self.engine.kill()
         # Each key takes so many us; between them, it answers.
-        engine.start(wait=False, key_load_delay=3000,
-                     loading_process_events_interval_bytes=1024)
-        wait_until(lambda: "Loading RDB" in engine.log())
-        self.stat(engine.port, "--timeout=0.2", status=UNREACHABLE)
-        said = call("hwtctl", "stat", "--json", "--timeout=50", *where)
-        self.assertEqual((said.status, said.json["added"]), (YES, 1000))
+        self.engine.start(wait=False, key_load_delay=3000,
+                          loading_process_events_interval_bytes=1024)
+        wait_until(lambda: "Loading RDB" in self.engine.log())
+        self.ctl("stat", "--timeout=0.2", status=UNREACHABLE)
+        said = self.ctl("stat", "--json", "--timeout=50")
+        self.assertEqual(said.json["added"], 1000)
 
     def test_a_signal_ends_hwtctl_and_again(self):
         """Its ids say what is stored, by whole batches."""
-        engine = self.engine(**DURABLE)
+        self.engine = self.engine_of()
         lines = [b'{"queue":"q","in":600,"id":"t%d"}\n' % i
                  for i in range(1100)]
         for which in (signal.SIGTERM, signal.SIGKILL):
-            where = ["--redis", f"127.0.0.1:{engine.port}",
-                     "--space", which.name]
+            self.space = which.name
             path = os.path.join(self.folder, which.name)
-            self.assertEqual(call("hwtctl", "init", *where).status, YES)
             os.mkfifo(path)
-            running = Running(self.folder, "hwtctl", "add", "--from", path,
-                              *where)
+            running = Running(self.folder, "hwtctl", "add", *self.where(),
+                              "--from", path)
             self.addCleanup(running.close)
             with open(path, "wb") as pipe:
                 pipe.write(b"".join(lines[:600]))
@@ -1384,23 +1335,15 @@ class Engines(unittest.TestCase):
                 self.assertEqual(running.end(which), -which)
             self.assertEqual(running.out, "".join(
                 f"t{i}\n" for i in range(512)))
-            self.assertEqual(call("hwtctl", "stat", "--json",
-                                  *where).json["added"], 512)
-            again = call("hwtctl", "add", "--from", "-", *where,
-                         stdin=b"".join(lines))
-            self.assertEqual((again.status, len(again.lines)), (YES, 1100))
-            self.assertEqual(call("hwtctl", "stat", "--json",
-                                  *where).json["added"], 1100)
-            self.assertEqual(call("hwtctl", "check", *where).status, YES)
+            self.assertEqual(self.stat()["added"], 512)
+            self.assertEqual(len(self.feed(*lines).lines), 1100)
+            self.assertEqual(self.stat()["added"], 1100)
+            self.check()
 
     def test_a_signal_ends_a_start_that_gets_no_answer(self):
-        with socket.socket() as silent:
-            silent.bind(("127.0.0.1", 0))
-            silent.listen(16)
-            where = ["--timeout=3600", "--redis",
-                     f"127.0.0.1:{silent.getsockname()[1]}"]
-            for words in (["hwtctl", "stat", *where], ["hwtd", *where],
-                          ["hwt-exec", "--queue=q", *where, "--", "true"]):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            for words in each_program("--timeout=3600", "--redis",
+                                      self.address_of(silent)):
                 for which in (signal.SIGTERM, signal.SIGINT):
                     running = Running(self.folder, *words)
                     self.addCleanup(running.close)
@@ -1409,20 +1352,16 @@ class Engines(unittest.TestCase):
 
     def test_a_user_with_a_password(self):
         secret = "s3cret-Pa55word"
-        engine = Engine(start=False, **DURABLE)
-        self.addCleanup(engine.close)
+        engine = self.engine_of(start=False)
         engine.start(wait=False, user=[
             "default on nopass ~nothing resetchannels -@all +ping",
             f"hwt on >{secret} ~* &* +@all"])
         engine.wait()
-        files = {}
-        for name, text in {"right": secret + "\nmore", "wrong": "other\n",
-                           "empty": ""}.items():
-            files[name] = os.path.join(self.folder, name)
-            with open(files[name], "w", encoding="ascii") as file:
-                file.write(text)
+        files = {name: self.path(name, text.encode()) for name, text in (
+            ("right", secret + "\nmore"), ("wrong", "other\n"),
+            ("empty", ""))}
         files["none"] = os.path.join(self.folder, "nonexistent")
-        redis = ["--redis", f"127.0.0.1:{engine.port}"]
+        redis = ["--redis", engine.servers]
         for user, name, status in (
                 ("hwt", "right", YES), ("hwt", "wrong", NO),
                 ("other", "right", NO), ("hwt", "none", USAGE),
@@ -1432,7 +1371,7 @@ class Engines(unittest.TestCase):
             self.assertEqual(said.status, status, (user, name, said.err))
             self.assertNotIn(secret, said.err + said.text)
             self.assertNotIn("other", said.err.replace("--user", ""))
-        self.stat(engine.port, status=NO)
+        self.assertEqual(call("hwtctl", "stat", *redis).status, NO)
         self.roles_with_a_password(
             engine, secret, [*redis, "--user", "hwt", "--password-file",
                              files["right"]])
@@ -1440,13 +1379,10 @@ class Engines(unittest.TestCase):
 
     def test_an_engine_that_repeats_the_password(self):
         secret = "s3cret-Pa55word"
-        engine = Engine(rename_command='AUTH ""', **DURABLE)
-        self.addCleanup(engine.close)
-        path = os.path.join(self.folder, "secret")
-        with open(path, "w", encoding="ascii") as file:
-            file.write(secret)
-        said = call("hwtctl", "stat", "--redis", f"127.0.0.1:{engine.port}",
-                    "--user", "hwt", "--password-file", path)
+        engine = self.engine_of(rename_command='AUTH ""')
+        said = call("hwtctl", "stat", "--redis", engine.servers, "--user",
+                    "hwt", "--password-file",
+                    self.path("secret", secret.encode()))
         self.assertEqual(said.status, NO)
         self.assertIn("ERR", said.err)
         self.assertNotIn(secret, said.err + said.text)
@@ -1537,9 +1473,8 @@ class Hwtd(Programs):
 
 class HwtExec(Programs):
     def test_several_queues(self):
-        worker = self.start(
-            "hwt-exec", "--queue=q", "--queue", "r", "--queue=s,t", "--",
-            "sh", "-c", 'echo "$HWT_QUEUE"')
+        worker = self.shell('echo "$HWT_QUEUE"', "--queue", "r",
+                            "--queue=s,t")
         for queue in "qrst":
             self.add(f"--queue={queue}", "--in=0")
         wait_until(lambda: len(worker.out.splitlines()) == 4)
@@ -1558,13 +1493,6 @@ class HwtExec(Programs):
     def work(self, *words, **options):
         return self.start("hwt-exec", "--queue=q", *words, **options)
 
-    def shell(self, text, *words, **options):
-        return self.work(*words, "--", "sh", "-c", text, **options)
-
-    def ended(self, name):
-        return wait_until(lambda: self.state(name) in (
-            "succeeded", "failed") and self.state(name))
-
     def test_environment_and_payload(self):
         worker = self.shell(
             'echo "$HWT_ID|$HWT_ATTEMPT|$HWT_GENERATION|$HWT_DUE|$OTHER"; '
@@ -1576,7 +1504,7 @@ class HwtExec(Programs):
         self.add("--queue=q", "--in=0.3", f"--id={name}", "--payload=-",
                  stdin=b"\0\xffx" * 20000)
         due = self.show(name)["due_ms"]
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
         self.assertEqual(worker.out, f"{name}|1|1|{due}|x y\n5\n")
         with open(os.path.join(
                 self.folder, "fence"), encoding="ascii") as file:
@@ -1589,11 +1517,9 @@ class HwtExec(Programs):
 
     def test_metrics(self):
         worker = self.shell("exit 0", "--metrics=0")
-        url = wait_until(lambda: re.search("http://.*/metrics", worker.err))
         self.add("--queue=q", "--in=0", "--id=x")
-        self.assertEqual(self.ended("x"), "succeeded")
-        with urllib.request.urlopen(url[0]) as answer:
-            text = answer.read().decode()
+        self.ends("x")
+        _, text = worker.page()
         labels = f'queue="q",serial="1",space="{self.space}"'
         self.assertIn(f"\nhwt_durable_worker_done_total{{{labels}}} 1\n", text)
         for name in ("lateness", "execution"):
@@ -1601,19 +1527,14 @@ class HwtExec(Programs):
                         ',le="+Inf"'):
                 self.assertIn(f"\nhwt_durable_worker_{name}_seconds_bucket"
                               f"{{{labels}{end}}} ", text)
-        with self.assertRaises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(url[0] + "/x")
-        self.assertEqual(caught.exception.code, 404)
+        self.assertEqual(worker.page("metrics/x")[0], 404)
         self.assertEqual(worker.end(), YES)
 
     def test_the_dashboard_asks_for_what_is_written(self):
         told = set()
         for running in (self.start("hwtd", "--metrics=0"),
                         self.work("--metrics=0", "--", "true")):
-            url = wait_until(
-                lambda: re.search("http://.*/metrics", running.err))
-            with urllib.request.urlopen(url[0]) as answer:
-                text = answer.read().decode()
+            _, text = running.page()
             told.update(re.findall(r"^hwt_durable_\w+", text, re.M))
             # Without a queue, there is no sample of these.
             told.update(re.findall(r"# TYPE (\w+) (?:gauge|counter)", text))
@@ -1640,8 +1561,7 @@ class HwtExec(Programs):
             worker = self.shell("exit 0")
         finally:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        name = self.add("--queue=q", "--in=0")
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(self.add("--queue=q", "--in=0"))
         self.assertEqual(worker.end(), 0)
 
     def test_exit_statuses(self):
@@ -1660,14 +1580,14 @@ class HwtExec(Programs):
                 ("exit 70", "exit status 70", "failed", 1)):
             with self.subTest(text=text):
                 name = self.add("--queue=q", "--in=0", f"--payload={text}")
-                self.assertEqual(self.ended(name), state)
+                self.ends(name, state=state)
                 self.assertEqual(self.show(name)["attempts"], attempts)
                 for attempt in range(1, attempts + (state == "failed")):
                     self.assertIn(
                         f"{name}: attempt {attempt}: {said}\n", worker.err)
         name = self.add("--queue=q", "--in=0", "--attempts=2",
                         "--payload=exit 1")
-        self.assertEqual(self.ended(name), "failed")
+        self.ends(name, state="failed")
         self.assertEqual(self.show(name)["attempts"], 2)
         self.check()
 
@@ -1689,10 +1609,9 @@ class HwtExec(Programs):
             with self.subTest(text=text):
                 name = self.add("--queue=q", "--in=0", f"--payload={text}",
                                 f"--attempts={attempts}")
-                self.assertEqual(self.ended(name), "failed")
+                self.ends(name, state="failed")
                 shown = self.show(name)
-                listed = [json.loads(line)
-                          for line in self.ctl("dead", "list").lines]
+                listed = self.ctl("dead", "list").objects
                 self.assertIn({key: shown[key] for key in shown
                                if key != "payload"}, listed)
                 said = shown.get("error") or base64.b64decode(
@@ -1717,7 +1636,7 @@ class HwtExec(Programs):
         name = self.add("--queue=q", "--in=0", "--attempts=1")
         wait_until(lambda: "begun" in worker.out)
         worker.end(signal.SIGKILL)
-        self.assertEqual(self.ended(name), "failed")
+        self.ends(name, state="failed")
         self.assertEqual(self.show(name)["error"], "the lease ended: nothing "
                          "was heard of its worker")
 
@@ -1726,8 +1645,7 @@ class HwtExec(Programs):
         worker = self.shell("(while ! [ -e go ]; do sleep 0.1; done; "
                             "echo late >&2) & echo early >&2",
                             cwd=self.folder)
-        name = self.add("--queue=q", "--in=0")
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(self.add("--queue=q", "--in=0"))
         self.assertEqual(worker.err, "early\n")
         self.path("go")
         wait_until(lambda: worker.err == "early\nlate\n")
@@ -1739,14 +1657,14 @@ class HwtExec(Programs):
             'echo $HWT_ATTEMPT $$; [ "$HWT_ATTEMPT" = 2 ] || '
             "{ sleep 1000 & sleep 1000; }", "--limit=0.5")
         name = self.add("--queue=q", "--in=0")
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
         lines = [line.split() for line in worker.out.splitlines()]
         self.assertEqual([attempt for attempt, _ in lines], ["1", "2"])
         wait_until(lambda: not self.group(lines[0][1]))
         self.assertEqual(worker.err, f"hwt-exec: {name}: attempt 1: ended, "
                          "for it took longer than --limit\n")
         name = self.add("--queue=q", "--in=0", "--attempts=1")
-        self.assertEqual(self.ended(name), "failed")
+        self.ends(name, state="failed")
         self.assertEqual(worker.end(), 0)
         self.check()
 
@@ -1754,8 +1672,7 @@ class HwtExec(Programs):
         worker = self.shell(
             "trap 'echo told; exit 0' TERM; echo begun; "
             "while :; do sleep 0.1; done", "--limit=0.2")
-        name = self.add("--queue=q", "--in=0")
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(self.add("--queue=q", "--in=0"))
         self.assertEqual(worker.out, "begun\ntold\n")
         self.assertNotIn("--limit", worker.err)
 
@@ -1764,7 +1681,7 @@ class HwtExec(Programs):
                             "--limit=0.2")
         name = self.add("--queue=q", "--in=0", "--attempts=1")
         begun = time.monotonic()
-        self.assertEqual(self.ended(name), "failed")
+        self.ends(name, state="failed")
         self.assertGreater(time.monotonic() - begun, 9)
         self.assertEqual(self.group(worker.out.strip()), [])
         self.check()
@@ -1774,7 +1691,7 @@ class HwtExec(Programs):
             worker = self.shell(f"exit {status}", "--limit=50",
                                 "--fail-status=1")
             name = self.add("--queue=q", "--in=0")
-            self.assertEqual(self.ended(name), state)
+            self.ends(name, state=state)
             self.assertEqual(worker.end(), 0)
 
     @staticmethod
@@ -1795,20 +1712,19 @@ class HwtExec(Programs):
         self.work("--", "true")
         name = self.add("--queue=q", "--in=0", "--payload=-",
                         stdin=b"x" * PAYLOAD_MAX)
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
 
     def test_a_command_that_reads_a_part(self):
         worker = self.work("--", "head", "-c", "3")
         name = self.add("--queue=q", "--in=0", "--payload=-",
                         stdin=b"x" * PAYLOAD_MAX)
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
         self.assertEqual(worker.out, "xxx")
 
     def test_a_command_gets_nothing_else_that_is_open(self):
         worker = self.shell("ls /proc/self/fd; grep -E 'Sig(Blk|Ign)' "
                             "/proc/self/status")
-        self.assertEqual(self.ended(self.add("--queue=q", "--in=0")),
-                         "succeeded")
+        self.ends(self.add("--queue=q", "--in=0"))
         lines = worker.out.split("\n")
         # The last one is the folder that ls reads.
         self.assertEqual(lines[:4], ["0", "1", "2", "3"])
@@ -1825,8 +1741,7 @@ class HwtExec(Programs):
 
     def test_arguments_are_no_shell(self):
         worker = self.work("--", "printf", "%s|", "$HWT_ID", "a b", "`x`")
-        self.assertEqual(self.ended(self.add("--queue=q", "--in=0")),
-                         "succeeded")
+        self.ends(self.add("--queue=q", "--in=0"))
         self.assertEqual(worker.out, "$HWT_ID|a b|`x`|")
 
     def test_a_command_that_does_not_exist(self):
@@ -1855,14 +1770,13 @@ class HwtExec(Programs):
         command = self.path("command", b"#!/bin/sh\necho ran $HWT_ATTEMPT\n")
         os.chmod(command, 0o755)
         worker = self.work("--", command)
-        self.assertEqual(self.ended(self.add("--queue=q", "--in=0")),
-                         "succeeded")
+        self.ends(self.add("--queue=q", "--in=0"))
         os.rename(command, command + ".away")
         name = self.add("--queue=q", "--in=0")
         wait_until(lambda: f"{name}: attempt 1: {command}: No such file" in
                    worker.err)
         os.rename(command + ".away", command)
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
         self.assertNotIn("ran 1", worker.out.split("\n")[1:])
 
     def test_an_id_with_a_zero_byte(self):
@@ -1890,7 +1804,7 @@ class HwtExec(Programs):
         wait_until(lambda: "begun" in worker.out)
         worker.end(signal.SIGKILL)
         other = self.shell("echo $HWT_ID $HWT_ATTEMPT")
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
         self.assertEqual(other.out, f"{name} 2\n")
         self.check()
 
@@ -1898,8 +1812,7 @@ class HwtExec(Programs):
         worker = self.shell("echo $HWT_ID")
         names = [self.add("--queue=q", "--in=0.5") for _ in range(10)]
         self.engine.restart()
-        for name in names:
-            self.assertEqual(self.ended(name), "succeeded")
+        self.ends(*names)
         self.assertEqual(set(worker.out.split()), set(names))
         self.assertEqual(worker.end(), 0)
         self.assertEqual(self.scheduler.end(), 0)
@@ -1912,14 +1825,13 @@ class HwtExec(Programs):
         other = self.start("hwtd")
         wait_until(lambda: self.state("other") == "delivered")
         self.space, second = first, self.space
-        self.assertEqual(self.ended(self.add("--queue=q", "--in=0",
-                                             "--id=own")), "succeeded")
+        self.ends(self.add("--queue=q", "--in=0", "--id=own"))
         self.assertEqual(worker.end(), 0)
         self.assertEqual(worker.out, "own\n")
         self.check()
         self.space = second
         worker = self.shell("echo $HWT_ID")
-        self.assertEqual(self.ended("other"), "succeeded")
+        self.ends("other")
         self.assertEqual((worker.end(), other.end()), (0, 0))
         self.assertEqual(worker.out, "other\n")
         self.check()
@@ -1929,7 +1841,7 @@ class HwtExec(Programs):
         name = self.add("--queue=q", "--in=0")
         wait_until(lambda: "begun" in worker.out)
         other = self.shell("echo stolen")
-        self.assertEqual(self.ended(name), "succeeded")
+        self.ends(name)
         self.assertEqual((worker.out, other.out), ("begun\n", ""))
 
 
@@ -1938,8 +1850,7 @@ class Minute(Programs):
 
     def test_all_goes_on(self):
         scheduler = self.start("hwtd")
-        worker = self.start("hwt-exec", "--queue=q", "--threads=2", "--",
-                            "sh", "-c", "echo $HWT_ID")
+        worker = self.shell("echo $HWT_ID", "--threads=2")
         before = [self.add("--queue=q", "--in=1") for _ in range(20)]
         later = self.add("--queue=q", "--in=90")
         self.engine.kill()
@@ -1947,10 +1858,9 @@ class Minute(Programs):
         said = call("hwtctl", "stat", "--timeout=1", *self.where())
         self.assertEqual(said.status, UNREACHABLE)
         self.engine.start()
-        for name in before:
-            wait_until(lambda: self.state(name) == "succeeded")
+        self.ends(*before)
         self.assertEqual(self.state(later), "pending")
-        wait_until(lambda: self.state(later) == "succeeded")
+        self.ends(later)
         self.assertEqual(sorted(worker.out.split()),
                          sorted([*before, later]))
         for running in (scheduler, worker):
@@ -1971,74 +1881,41 @@ class Many(Programs):
     def life(self):
         """Some tasks, by all programs."""
         self.ctl("init", "--shards=6", "--slots=16")
-        lines = b"".join(b'{"queue":"q","in":%d,"id":"t%d"}\n'
-                         % (i % 2 * 60, i) for i in range(60))
-        self.assertEqual(len(self.ctl("add", "--from", "-",
-                                      stdin=lines).lines), 60)
+        self.assertEqual(len(self.feed(*(
+            {"queue": "q", "in": i % 2 * 60, "id": f"t{i}"}
+            for i in range(60))).lines), 60)
         self.assertEqual(len(self.ctl("list").lines), 60)
         self.assertEqual(self.state("t1"), "pending")
         self.ctl("cancel", "t1")
         self.ctl("reschedule", "t3", "--in=0")
         scheduler = self.start("hwtd")
-        worker = self.start("hwt-exec", "--queue=q", "--fail-status=1", "--",
-                            "sh", "-c", '[ "$HWT_ID" != t0 ]')
-        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
-                   == 30)
-        self.assertEqual([json.loads(line)["id"] for line in
-                          self.ctl("dead", "list").lines], ["t0"])
+        worker = self.shell('[ "$HWT_ID" != t0 ]', "--fail-status=1")
+        wait_until(lambda: self.stat()["succeeded"] == 30)
+        dead, = self.ctl("dead", "list").objects
+        self.assertEqual(dead["id"], "t0")
         self.ctl("dead", "drop", "--all")
         self.assertEqual((scheduler.end(), worker.end()), (0, 0))
         self.assertEqual(len(self.ctl("list").lines), 59)
         self.check()
 
-    def engine_of(self, **config):
-        engine = Engine(**config, **DURABLE)
-        self.addCleanup(engine.close)
-        return engine
-
     def test_cluster(self):
         nodes = [self.engine_of(cluster_enabled="yes",
                                 cluster_node_timeout=5000)
                  for _ in range(3)]
-        clients = [node.client() for node in nodes]
+        clients = join(nodes)
         for client in clients:
             self.addCleanup(client.close)
-        for i, client in enumerate(clients):
-            client("CLUSTER", "ADDSLOTSRANGE", i * 16384 // 3,
-                   (i + 1) * 16384 // 3 - 1)
-            client("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
-        wait_until(lambda: all(
-            b"cluster_state:ok" in client("CLUSTER", "INFO") and
-            b"cluster_known_nodes:3" in client("CLUSTER", "INFO")
-            for client in clients))
         self.servers = ["--cluster", ",".join(
-            f"127.0.0.1:{node.port}" for node in nodes)]
+            node.servers for node in nodes)]
         self.life()
         held = [client("DBSIZE") for client in clients]
         self.assertGreater(min(held), 0, "a node without keys")
 
-    def sentinel(self, master):
-        port = free_port()
-        path = self.path("sentinel.conf", (
-            f"port {port}\nbind 127.0.0.1\ndir {self.folder}\n"
-            f"logfile sentinel.log\n"
-            f"sentinel monitor first 127.0.0.1 {master.port} 1\n").encode())
-        process = subprocess.Popen(
-            [SERVER, path, "--sentinel"], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    def test_sentinel(self):
+        port, process = start_sentinel(self.folder, self.engine_of(), 1)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-
-        def answers():
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port)).close()
-                return True
-            return False
-        wait_until(answers)
-        return port
-
-    def test_sentinel(self):
-        port = self.sentinel(self.engine_of())
+        wait_until(lambda: listens(port))
         self.servers = ["--sentinel", f"127.0.0.1:{port},first"]
         self.life()
         self.servers = ["--sentinel",
@@ -2050,7 +1927,7 @@ class Many(Programs):
 
     def test_replicated(self):
         master = self.engine_of(repl_diskless_sync_delay=0)
-        self.servers = ["--redis", f"127.0.0.1:{master.port}"]
+        self.servers = ["--redis", master.servers]
         add = ["add", "--queue=q", "--in=60", "--timeout=1"]
         # Nobody has it yet: it may be stored or not, and the id is told.
         said = self.ctl("init", "--level=replicated")

@@ -9,25 +9,20 @@ HWT_BUILD is the folder of the programs; build/plain without it."""
 
 import errno
 import os
-import re
 import signal
-import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 
-from actor import Actor
-from checker import Checker
-from engine import SERVER, Client, Engine, Error, die_with_parent, free_port
-from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
+from actor import Actors
+from engine import Client, Error, free_port, start_sentinel
+from programs import NO, UNREACHABLE, Programs, main, wait_until
 
 FSYNCED, REPLICATED = 2, 3
 SHAPE = {"shards": 4, "slots": 64, "tick": 20}
 
 
-class Pair(Programs):
+class Pair(Actors, Programs):
     """A master and its replica, new for each test; no engine of the class."""
 
     servers = None
@@ -39,16 +34,14 @@ class Pair(Programs):
 
     def setUp(self):
         super().setUp()
-        self.master = self.engine_of()
-        self.replica = self.engine_of(
-            replicaof=f"127.0.0.1 {self.master.port}")
+        self.master = self.engine_of(repl_diskless_sync_delay=0)
+        self.replica = self.replica_of_master()
         wait_until(lambda: self.is_replica(self.replica))
-        self.servers = ["--redis", f"127.0.0.1:{self.master.port}"]
+        self.servers = ["--redis", self.master.servers]
 
-    def engine_of(self, **config):
-        engine = Engine(repl_diskless_sync_delay=0, **config, **DURABLE)
-        self.addCleanup(engine.close)
-        return engine
+    def replica_of_master(self):
+        return self.engine_of(repl_diskless_sync_delay=0,
+                              replicaof=f"127.0.0.1 {self.master.port}")
 
     @staticmethod
     def is_replica(engine):
@@ -84,28 +77,14 @@ class Pair(Programs):
         return [*self.servers, "--space", self.space,
                 f"--timeout={self.timeout}"]
 
-    def actor(self, servers=None, level=REPLICATED, timeout=60000,
-              replicas=0):
-        """servers: of the library; an engine; the master if there is none."""
-        engine = servers or self.master
-        if not isinstance(engine, str):
-            servers = f"127.0.0.1:{engine.port}"
-        actor = Actor(self.space, servers)
-        self.addCleanup(actor.kill)
-        self.assertEqual(actor.open(level=level, timeout=timeout,
-                                    replicas=replicas, **SHAPE), 0,
-                         actor.said())
-        return actor
-
-    def end(self, actor, *before):
-        for what in (*before, ["close"]):
-            self.assertEqual(actor(*what), [0], (what, actor.said()))
-        self.assertEqual(actor.end(), 0)
+    def actor(self, servers=None, **options):
+        """servers: of the library; of the master if there are none."""
+        return self.open(servers or self.master.servers, **{
+            "level": REPLICATED, "timeout": 60000, **SHAPE, **options})
 
     def no_invariant_is_broken(self, engine, drained=True):
         with engine.client() as client:
-            self.assertEqual(Checker(client, self.space, routed=True)(
-                drained=drained), [])
+            self.is_whole(client, drained)
 
 
 class Replicas(Pair):
@@ -128,22 +107,18 @@ class Replicas(Pair):
         self.replica.send_signal(signal.SIGCONT)
         wait_until(lambda: add("b") == [0, 1])
         wait_until(lambda: actor("cancel", "a") == [0])
-        self.end(actor)
-        self.end(other)
-        with self.replica.client() as client:
-            self.assertEqual(Checker(client, self.space, routed=True)(), [])
+        self.stop_all(actor, other)
+        self.no_invariant_is_broken(self.replica, drained=False)
 
     def test_attempts_that_were_not_begun_do_not_count(self):
         """The replica is away for longer than the leases of the two attempts
         that each task has: no worker learns what it has taken."""
         self.ctl("init", "--shards=4", "--slots=64", "--tick=20",
                  "--level=replicated")
-        lines = b"".join(b'{"queue":"q","in":3,"attempts":2,"id":"t%d"}\n' % i
-                         for i in range(20))
-        self.ctl("add", "--from", "-", stdin=lines)
+        self.feed(*({"queue": "q", "in": 3, "attempts": 2, "id": f"t{i}"}
+                    for i in range(20)))
         scheduler = self.start("hwtd")
-        workers = [self.start("hwt-exec", "--queue=q", "--visibility=1", "--",
-                              "sh", "-c", 'echo "$HWT_ID"')
+        workers = [self.shell('echo "$HWT_ID"', "--visibility=1")
                    for _ in range(2)]
         self.replica.send_signal(signal.SIGSTOP)
         self.addCleanup(self.replica.send_signal, signal.SIGCONT)
@@ -164,7 +139,7 @@ class Replicas(Pair):
         producer = self.actor(timeout=1500)
         wait_until(lambda: producer(
             "add", "q", 600000, 5, "done", "a")[0] == 0)
-        other = self.engine_of(replicaof=f"127.0.0.1 {self.master.port}")
+        other = self.replica_of_master()
         with self.master.client() as client:
             self.assertEqual(producer(
                 "add", "q", 600000, 5, "done", "b")[0], 0)
@@ -174,7 +149,7 @@ class Replicas(Pair):
             client("SET", "filler", "x")
         said = producer("add", "q", 600000, 5, "done", "c")[0]
         self.assertEqual(said, -errno.ETIMEDOUT)
-        self.end(producer)
+        self.stop_all(producer)
 
     def test_a_fail_over_loses_what_was_not_waited_for(self):
         """A master that is one no more, and does not know it."""
@@ -187,19 +162,17 @@ class Replicas(Pair):
         self.assertEqual(careful("add", "q", 0, 5, "done", "c"),
                          [-errno.ETIMEDOUT] * 2)
         self.master.kill()
-        after = self.actor(self.replica)
+        after = self.actor(self.replica.servers)
         for name, error in (("a", 0), ("b", -errno.ENOENT),
                             ("c", -errno.ENOENT)):
             self.assertEqual(after("get", name)[0], error)
-        self.end(after)
+        self.stop_all(after)
 
     def test_a_fail_over_loses_nothing_that_was_waited_for(self):
         """The master is killed while tasks are added, cancelled and executed;
         the replica goes on."""
         producer = self.actor(timeout=3000)
-        worker = self.actor()
-        for what in (["schedule"], ["work", "q", 2, 2000, 0]):
-            self.assertEqual(worker(*what), [0])
+        worker = self.actor(schedules=True, works=(2, 2000, 0))
         acked, cancelled, stopping = [], [], threading.Event()
 
         def produce():
@@ -223,9 +196,8 @@ class Replicas(Pair):
             thread.join()
         worker.kill()
         self.promote()
-        other = self.actor(self.replica, level=FSYNCED)
-        for what in (["schedule"], ["work", "q", 4, 30000, 0]):
-            self.assertEqual(other(*what), [0])
+        other = self.actor(self.replica.servers, level=FSYNCED,
+                           schedules=True, works=(4, 30000, 0))
         wait_until(lambda: other("stats")[5:8] == [0, 0, 0])
         kept = set(cancelled)
         done = {each.id for each in (*worker.executions, *other.executions)
@@ -244,12 +216,12 @@ class Replicas(Pair):
                                        *other.executions)
                  if each.what == "begin"]
         self.assertEqual(len(begun), len(set(begun)))
-        self.end(other, ["unwork", 30000], ["unschedule"])
+        self.stop_all(other)
         self.no_invariant_is_broken(self.replica)
 
     def test_a_replica_is_refused(self):
         self.ctl("init")
-        self.servers = ["--redis", f"127.0.0.1:{self.replica.port}"]
+        self.servers = ["--redis", self.replica.servers]
         for words in (["stat"], ["init"], ["check"], ["show", "t"],
                       ["add", "--queue=q", "--in=0"]):
             said = self.ctl(*words, status=NO)
@@ -277,7 +249,7 @@ class Replicas(Pair):
         with self.master.client() as client:
             client("REPLICAOF", "NO", "ONE")
         self.assertEqual(actor("add", "q", 0, 5, "done", "a"), [0, 0])
-        self.end(actor)
+        self.stop_all(actor)
 
 
 class More(Pair):
@@ -290,7 +262,7 @@ class More(Pair):
         wait_until(lambda: self.counted() == 2)
 
     def one_more(self):
-        other = self.engine_of(replicaof=f"127.0.0.1 {self.master.port}")
+        other = self.replica_of_master()
         wait_until(lambda: self.is_replica(other))
         return other
 
@@ -316,11 +288,11 @@ class More(Pair):
         self.other.kill()
         self.replica.send_signal(signal.SIGCONT)
         self.promote()
-        after = self.actor(self.replica, level=FSYNCED)
+        after = self.actor(self.replica.servers, level=FSYNCED)
         for name in ["a", *acked]:
             self.assertEqual(after("get", name)[0], 0, name)
         self.assertEqual(acked, [])
-        self.end(after)
+        self.stop_all(after)
 
     def test_one_that_leaves_is_waited_for_no_more(self):
         producer = self.actor(timeout=2000)
@@ -330,23 +302,14 @@ class More(Pair):
                    == 0)
         for i in range(20):
             self.adds(producer, f"c{i}")
-        self.end(producer)
+        self.stop_all(producer)
 
     def test_more_than_are_waited_for_are_told(self):
         """Nothing stops: an operator may have good reasons."""
         producer = self.actor(replicas=2)
         self.adds(producer, "a")
         hwtd = self.start("hwtd", "--metrics=0", "--replicas=2")
-        wait_until(lambda: "/metrics" in hwtd.err)
-        where = re.search("http://([0-9.:]+)/metrics", hwtd.err)[1]
-
-        def said(page):
-            try:
-                with urllib.request.urlopen(f"http://{where}/{page}") as got:
-                    return got.status, got.read().decode()
-            except urllib.error.URLError:
-                return None
-        self.assertEqual(said("health"), (200, "ok\n"))
+        self.assertEqual(hwtd.page("health"), (200, "ok\n"))
         self.assertNotIn("replicas are connected", producer.said())
         self.one_more()
         warning = "3 replicas are connected, and 2 waited for"
@@ -356,18 +319,18 @@ class More(Pair):
             return warning in producer.said()
         wait_until(is_told)
         wait_until(lambda: warning in hwtd.err)
-        wait_until(lambda: "warning: 3 replicas" in said("health")[1])
-        status, text = said("health")
+        wait_until(lambda: "warning: 3 replicas" in hwtd.page("health")[1])
+        status, text = hwtd.page("health")
         self.assertEqual((status, text[:3]), (200, "ok\n"))
-        text = said("metrics")[1]
+        text = hwtd.page()[1]
         for line in (f'replicas{{space="{self.space}"}} 3\n',
                      f'replicas_awaited{{space="{self.space}"}} 2\n'):
             self.assertIn("hwt_durable_" + line, text)
         self.assertEqual(hwtd.end(), 0)
         # Who does not say a number waits for all.
-        stat = self.ctl("stat", "--json").json
+        stat = self.stat()
         self.assertEqual((stat["replicas"], stat["replicas_awaited"]), (3, 3))
-        self.end(producer)
+        self.stop_all(producer)
 
     def test_as_many_as_are_asked_for(self):
         """Fewer are too few, also if they are all."""
@@ -377,7 +340,7 @@ class More(Pair):
         self.one_more()
         wait_until(lambda: producer("add", "q", 600000, 5, "done", "a")
                    == [0, 1])
-        self.end(producer)
+        self.stop_all(producer)
 
 
 class Watched(Pair):
@@ -387,9 +350,8 @@ class Watched(Pair):
 
     def setUp(self):
         super().setUp()
-        self.others = [self.engine_of(
-            replicaof=f"127.0.0.1 {self.master.port}")
-            for _ in range(1, self.replicas)]
+        self.others = [self.replica_of_master()
+                       for _ in range(1, self.replicas)]
         self.ports = [self.sentinel(i) for i in range(3)]
         for port in self.ports:
             wait_until(lambda: self.knows(port))
@@ -399,19 +361,12 @@ class Watched(Pair):
         self.servers = ["--sentinel", self.list]
 
     def sentinel(self, number):
-        port = free_port()
         folder = os.path.join(self.folder, f"sentinel{number}")
         os.mkdir(folder)
-        path = os.path.join(folder, "sentinel.conf")
-        with open(path, "w", encoding="ascii") as file:
-            file.write(
-                f"port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\n"
-                f"sentinel monitor first 127.0.0.1 {self.master.port} 2\n"
-                "sentinel down-after-milliseconds first 1500\n"
-                "sentinel failover-timeout first 6000\n")
-        process = subprocess.Popen(
-            [SERVER, path, "--sentinel"], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        port, process = start_sentinel(
+            folder, self.master, 2,
+            "sentinel down-after-milliseconds first 1500",
+            "sentinel failover-timeout first 6000")
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return port
@@ -436,13 +391,11 @@ class Sentinels(Watched):
         self.ctl("init", "--shards=4", "--slots=64", "--tick=20",
                  "--level=replicated")
         scheduler = self.start("hwtd")
-        worker = self.start("hwt-exec", "--queue=q", "--visibility=5", "--",
-                            "sh", "-c", 'echo "$HWT_ID"')
+        worker = self.shell('echo "$HWT_ID"', "--visibility=5")
         before = [f"a{i}" for i in range(20)]
         for names, delay in ((before[:10], 0), (before[10:], 4)):
-            lines = b"".join(b'{"queue":"q","in":%d,"id":"%s"}\n'
-                             % (delay, name.encode()) for name in names)
-            self.ctl("add", "--from", "-", stdin=lines)
+            self.feed(*({"queue": "q", "in": delay, "id": name}
+                        for name in names))
         wait_until(lambda: len(set(worker.out.split())) >= 10)
         self.master.kill()
         # Nobody replicates now: fsynced. It waits until there is a master.
@@ -455,12 +408,11 @@ class Sentinels(Watched):
         # The old one comes back, is taken for a replica, and heals the level.
         self.master.start()
         wait_until(lambda: self.is_replica(self.master))
-        wait_until(lambda: self.ctl("stat", "--json").json["succeeded"]
-                   == 30)
+        wait_until(lambda: self.stat()["succeeded"] == 30)
         self.assertEqual(set(worker.out.split()), {*before, *after})
         self.ctl("add", "--queue=q", "--in=600", "--id=c")
         self.ctl("cancel", "c")
-        self.end(actor)
+        self.stop_all(actor)
         self.assertEqual((scheduler.end(), worker.end()), (0, 0))
         self.no_invariant_is_broken(self.replica)
         self.check()
@@ -504,7 +456,7 @@ class Elections(Watched):
             self.assertEqual(after("get", name)[0], 0, name)
         with self.replica.client() as client:
             self.assertEqual(client("ROLE")[0], b"master")
-        self.end(after)
+        self.stop_all(after)
 
 
 if __name__ == "__main__":

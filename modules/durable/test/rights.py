@@ -12,7 +12,7 @@ import re
 import sys
 import time
 
-from engine import SCRIPTS
+from engine import commands_of_scripts
 from programs import NO, ROOT, Programs, main, wait_until
 
 PAGE = os.path.join(ROOT, "modules/durable/man/hwt_durable.7")
@@ -40,15 +40,6 @@ def commands_of_page():
     return [word[1:] for word in words_of_page() if word[0] == "+"]
 
 
-def commands_of_scripts():
-    used = set()
-    for name in os.listdir(SCRIPTS):
-        with open(os.path.join(SCRIPTS, name), encoding="ascii") as file:
-            used |= set(re.findall(
-                r'\b(?:call|try|sure|size)\("([A-Z]+)"', file.read()))
-    return {name.lower() for name in used}
-
-
 class Rights(Programs):
     def setUp(self):
         super().setUp()
@@ -70,14 +61,13 @@ class Rights(Programs):
 
     def test_the_page_names_what_is_sent(self):
         self.assertEqual(sorted(commands_of_page()),
-                         sorted(commands_of_scripts() | OTHERS))
+                         sorted({name.lower() for name
+                                 in commands_of_scripts()} | OTHERS))
 
     def test_they_are_enough(self):
         self.ctl("init", "--shards=2")
         hwtd = self.start("hwtd")
-        worker = self.start(
-            "hwt-exec", "--queue=q", "--fail-status=1", "--", "sh", "-c",
-            'exit "$(cat)"')
+        worker = self.shell('exit "$(cat)"', "--fail-status=1")
         for name, payload in (("done", 0), ("dead", 1), ("dropped", 1)):
             self.add("--queue=q", "--in=0", f"--id={name}",
                      f"--payload={payload}")
@@ -94,9 +84,9 @@ class Rights(Programs):
         self.ctl("resume", "0")
         self.ctl("pause", "--queue=q")
         self.ctl("resume", "--queue=q")
-        self.assertEqual(self.ctl("stat", "--json").json["added"], 5)
+        self.assertEqual(self.stat()["added"], 5)
         self.assertTrue(self.ctl("list").lines)
-        wait_until(lambda: self.state("dead") == "failed")
+        self.ends("dead", state="failed")
         self.assertEqual([worker.end(), hwtd.end()], [0, 0])
         self.ctl("check")
         for running in (worker, hwtd):

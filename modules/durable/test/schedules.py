@@ -9,19 +9,16 @@ HWT_SEED seeds what is random. HWT_BUILD and HWT_BEFORE as in programs.py."""
 
 import calendar
 import datetime
-import json
 import os
 import random
-import re
 import signal
 import sys
 import time
 import unittest
 import zoneinfo
 
-from engine import Engine, shard_of
-from programs import (DURABLE, NO, ROOT, USAGE, YES, Programs, call, main,
-                      wait_until)
+from engine import shard_of
+from programs import NO, ROOT, USAGE, YES, Programs, call, main, wait_until
 
 os.environ.setdefault("HWT_LIBRARY",
                       os.path.join(ROOT, "build/plain/libhwt.so"))
@@ -297,8 +294,7 @@ class Hwtctl(Programs):
                         **options)
 
     def listed(self, *names):
-        return [json.loads(line) for line in
-                self.ctl("schedule", "list", *names).lines]
+        return self.ctl("schedule", "list", *names).objects
 
     def test_schedules_are_listed_until_they_are_dropped(self):
         self.add("tick", "--every=60", "--payload=p", "--attempts=3")
@@ -384,8 +380,7 @@ class Occurs(Programs):
         wait_until(lambda: not space("schedules", shard, "due")[1:])
 
     def added(self):
-        return sorted(json.loads(line)["id"]
-                      for line in self.ctl("list").lines)
+        return sorted(each["id"] for each in self.ctl("list").objects)
 
     def at_missed_minutes(self):
         """A line of 30 and of 25 minutes ago; and these."""
@@ -421,8 +416,7 @@ class Occurs(Programs):
             self.assertEqual(shown["retry_first_ms"], 9000)
         self.start("hwt-exec", "--queue=q", "--", "true")
         for at, state in zip(times, ("failed", "succeeded")):
-            wait_until(lambda name=name_at("s", at), state=state:
-                       self.state(name) == state)
+            self.ends(name_at("s", at), state=state)
 
     def test_its_tasks_begin_by_their_priority(self):
         self.ctl("init", "--shards=1")
@@ -435,14 +429,10 @@ class Occurs(Programs):
         self.await_look()
         wait_until(lambda: len(self.ctl(
             "list", "--state=delivered").lines) == 3)
-        began = os.path.join(self.folder, "began")
-        self.start("hwt-exec", "--queue=q", "--threads=1", "--", "sh", "-c",
-                   'echo "$HWT_ID" >>"$0"', began)
-        wait_until(lambda: self.ctl("stat", "--json").json[
-            "succeeded"] == 3)
-        with open(began) as file:
-            self.assertEqual(file.read().split(), [
-                name_at(name, times[1]) for name in reversed(names)])
+        worker = self.shell('echo "$HWT_ID"', "--threads=1")
+        wait_until(lambda: self.stat()["succeeded"] == 3)
+        self.assertEqual(worker.out.split(), [
+            name_at(name, times[1]) for name in reversed(names)])
 
     def test_one_that_cannot_be_read_holds_up_no_other(self):
         self.ctl("init", "--shards=1")
@@ -462,8 +452,8 @@ class Occurs(Programs):
         wait_until(lambda: self.added() == [
             name_at("good", at) for at in times])
         wait_until(lambda: "has a schedule that cannot be read" in hwtd.err)
-        self.assertEqual([json.loads(line)["name"] for line in
-                          self.ctl("schedule", "list").lines], ["good"])
+        good, = self.ctl("schedule", "list").objects
+        self.assertEqual(good["name"], "good")
 
     def test_many_missed_ones_are_all_added(self):
         self.put("--every=1", "--missed=all")
@@ -544,9 +534,7 @@ class Kills(Programs):
     def test_each_occurrence_is_executed_once(self):
         chance = random.Random(int(os.environ.get("HWT_SEED", 1)))
         self.ctl("init", "--shards=4", "--retention=0.001")
-        worker = self.start(
-            "hwt-exec", "--queue=q", "--threads=4", "--", "sh", "-c",
-            'echo "$HWT_ID $HWT_ATTEMPT"')
+        worker = self.shell('echo "$HWT_ID $HWT_ATTEMPT"', "--threads=4")
         schedulers = [self.start("hwtd") for _ in range(3)]
         for name in "abc":
             self.ctl("schedule", "add", name, "--queue=q", "--every=1",
@@ -563,7 +551,7 @@ class Kills(Programs):
         time.sleep(2)
         for name in "abc":
             self.ctl("schedule", "drop", name)
-        wait_until(lambda: self.ctl("stat", "--json").json["delivered"] == 0)
+        wait_until(lambda: self.stat()["delivered"] == 0)
         self.assertEqual(worker.end(), YES)
         ran = [line.split() for line in worker.out.splitlines()]
         for name in "abc":

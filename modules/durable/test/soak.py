@@ -21,7 +21,6 @@ import time
 
 from kills import SHARDS, SPACE, Load, Redis, now_ms
 from checker import scan
-from engine import Space
 
 VISIBILITY, RETENTION = 10, 20  # seconds
 FORGET_MS = 45000  # after its last line, nothing more comes of an ended task
@@ -135,11 +134,9 @@ class Soak(Load):
             self.complain(f"1 {name}: it failed, and is no dead letter")
 
     def check_counters(self):
-        with self.engine.client() as client:
-            space = Space(client, SPACE, scripts=object(), init=False)
-            metas = [space.meta(shard) for shard in range(SHARDS)]
+        metas = self.read_metas().values()
         total = {name: sum(meta[name] for meta in metas)
-                 for name in metas[0]}
+                 for name in next(iter(metas))}
         counts = self.account.counts
         print(f"accepted {total['added']} = succeeded {total['succeeded']} + "
               f"cancelled {total['cancelled']} + dead {total['dead']}")

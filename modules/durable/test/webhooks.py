@@ -22,8 +22,6 @@ import subprocess
 import sys
 import threading
 import time
-import unittest
-import urllib.request
 
 from engine import free_port
 from programs import USAGE, Programs, call, main, wait_until
@@ -266,10 +264,8 @@ class Outcomes(Webhooks):
     def test_metrics(self):
         """A call lasts until its answer, not until the callback's return."""
         worker = self.work("--metrics=0")
-        url = wait_until(lambda: re.search("http://.*/metrics", worker.err))
-        self.assertEqual(self.ended(self.send("slow"))["state"], "succeeded")
-        with urllib.request.urlopen(url[0]) as answer:
-            text = answer.read().decode()
+        self.ends(self.send("slow"))
+        _, text = worker.page()
         labels = f'queue="q",serial="1",space="{self.space}"'
         name = "hwt_durable_worker_execution_seconds"
         self.assertIn(f"\n{name}_count{{{labels}}} 1\n", text)
@@ -291,7 +287,7 @@ class Outcomes(Webhooks):
         self.send({"url": self.url("status/200/head"), "method": "HEAD"})
         self.send({"url": self.url("status/200/delete"), "method": "DELETE",
                    "body": "x"})
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(name)
         put, = self.server.of("/status/200/a?b=c")
         self.assertEqual((put.method, put.body),
                          ("PUT", "b\r\n\u20ac".encode()))
@@ -365,8 +361,7 @@ class Outcomes(Webhooks):
             ("status/304", "status 304"), ("status/302", "status 302"),
             ("status/600", "status 600"), ("status/999", "status 999"),
         ], 2)
-        self.assertEqual([self.ended(name)["state"] for name in done],
-                         ["succeeded"] * 4)
+        self.ends(*done)
         self.check()
 
     def test_answers_that_are_none_are_asked_for_again(self):
@@ -385,8 +380,7 @@ class Outcomes(Webhooks):
             ("continues", "the answer's headers have more than 2000 bytes"),
             ({"url": closed}, ".*[Cc]onnect.*"),
         ], 2)
-        name = self.send("header/1900")
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(self.send("header/1900"))
         self.assertEqual(worker.end(), 0)
 
     def test_the_option_bounds_a_task_s_timeout(self):
@@ -465,8 +459,7 @@ class Outcomes(Webhooks):
             ({"url": f"http://{'a' * 300}.example/"}, "url: .*too long"),
         ], 1)
         self.assertEqual(self.server.accepted, 0)
-        name = self.send(with_(timeout=1e300, body="x"))
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(self.send(with_(timeout=1e300, body="x")))
         self.assertEqual(worker.end(), 0)
         self.check()
 
@@ -524,9 +517,7 @@ class Addresses(Webhooks):
                 names = [self.send({"url": self.url("status/200", host)})
                          for host in good]
                 self.refused(bad)
-                self.assertEqual(
-                    [self.ended(name)["state"] for name in names],
-                    ["succeeded"] * len(names))
+                self.ends(*names)
                 self.assertEqual(worker.end(), 0)
 
     def test_after_a_redirect_too(self):
@@ -536,8 +527,7 @@ class Addresses(Webhooks):
         self.dead([(f"to/302/{where}", "127.0.0.2 of .*not allowed"),
                    (f"to/307/http://169.254.169.254/latest", ".*not allowed"),
                    (f"to/307/http://[::1]/", ".*not allowed")], 1)
-        done = self.send(f"to/302/{names}")
-        self.assertEqual(self.ended(done)["state"], "succeeded")
+        self.ends(self.send(f"to/302/{names}"))
         self.assertEqual(len(self.server.of("/status")), 1)
 
     def test_a_name_that_may_does_not_speak_for_where_it_redirects(self):
@@ -550,8 +540,7 @@ class Addresses(Webhooks):
     def test_a_connection_that_is_there_is_not_another_host_s(self):
         """localhost may, and has a connection; 127.0.0.1 may not use it."""
         self.work(allow="localhost")
-        name = self.send({"url": self.url("status/200", "localhost")})
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(self.send({"url": self.url("status/200", "localhost")}))
         self.refused(["127.0.0.1"])
 
     def test_proxies(self):
@@ -561,13 +550,11 @@ class Addresses(Webhooks):
         env = {**os.environ, "http_proxy": closed, "all_proxy": closed,
                "ALL_PROXY": closed}
         worker = self.work(env=env)
-        name = self.send("status/200")
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(self.send("status/200"))
         self.assertEqual(worker.end(), 0)
         self.work(f"--proxy=http://127.0.0.1:{self.server.port}", allow=None,
                   env={**os.environ, "no_proxy": "*"})
-        name = self.send({"url": "http://10.0.0.1/status/201"})
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(self.send({"url": "http://10.0.0.1/status/201"}))
         self.assertEqual(self.server.requests[-1].path,
                          "http://10.0.0.1/status/201")
 
@@ -612,7 +599,7 @@ class Redirects(Webhooks):
                 name = self.send({"url": self.url(f"to/{status}/{path}"),
                                   "method": method, "body": "x",
                                   "headers": {"Authorization": "me"}})
-                self.assertEqual(self.ended(name)["state"], "succeeded")
+                self.ends(name)
                 request, = self.server.of(path)
                 self.assertEqual((request.method, request.body), (after, body))
                 self.assertEqual(request.headers["authorization"], "me")
@@ -629,7 +616,7 @@ class Redirects(Webhooks):
             "body": "x", "headers": {
                 "Authorization": "me", "Cookie": "a=b", "X-Key": "secret",
                 "Content-Type": "text/plain", "User-Agent": "me"}})
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(name)
         for request in (other.of("/to")[0], self.server.of("/status")[0]):
             self.assertEqual(request.body, b"x")
             self.assertEqual(sorted(request.headers), [
@@ -660,8 +647,7 @@ class Ends(Webhooks):
         names = [self.send("slow") for _ in range(30)]
         names += [self.send({"url": f"http://127.0.0.1:{other.port}/slow"})
                   for _ in range(30)]
-        for name in names:
-            self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(*names)
         self.assertLessEqual(self.server.most, 5)
         self.assertLessEqual(other.most, 5)
 
@@ -692,19 +678,16 @@ class Ends(Webhooks):
         self.work("--per-host=4", "--concurrency=50")
         held = [self.send("hold") for _ in range(20)]
         wait_until(lambda: self.server.most == 4)
-        name = self.send({"url": self.url("status/200", "127.0.0.1.")
-                          .replace("127.0.0.1.", "localhost")})
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(self.send({"url": self.url("status/200", "localhost")}))
         self.server.go.set()
-        for name in held:
-            self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(*held)
 
     def test_sigterm_waits_for_calls_and_releases_what_waits(self):
         worker = self.work("--per-host=4")
         names = [self.send("hold") for _ in range(12)]
-        wait_until(lambda: self.ctl("stat", "--json").json["running"] == 12)
+        wait_until(lambda: self.stat()["running"] == 12)
         worker.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: self.ctl("stat", "--json").json["running"] == 4)
+        wait_until(lambda: self.stat()["running"] == 4)
         self.assertIsNone(worker.process.poll())
         self.server.go.set()
         self.assertEqual(worker.wait(), 0)
@@ -730,8 +713,7 @@ class Ends(Webhooks):
         worker.process.kill()
         worker.wait()
         self.work("--visibility=1")
-        for name in names:
-            self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(*names)
         for i in range(40):
             self.assertTrue(self.server.of(f"/slow/{i}"))
         self.check()
@@ -742,17 +724,15 @@ class Ends(Webhooks):
         wait_until(lambda: self.server.most)
         time.sleep(2)
         self.server.go.set()
-        self.assertEqual(self.ended(name)["state"], "succeeded")
+        self.ends(name)
         self.assertEqual(len(self.server.requests), 1)
 
     def test_many_failures_do_not_flood_the_log(self):
         """Twenty lines a second; how many more there were is told later."""
         worker = self.work()
         payload = json.dumps({"url": self.url("status/404")})
-        lines = "\n".join(json.dumps({
-            "queue": "q", "in": 0, "payload": payload}) for _ in range(200))
         began = time.monotonic()
-        self.ctl("add", "--from", "-", stdin=lines.encode())
+        self.feed(*[{"queue": "q", "in": 0, "payload": payload}] * 200)
         wait_until(lambda: len(self.ctl("dead", "list").lines) == 200)
         seconds = time.monotonic() - began
         time.sleep(1)
@@ -785,8 +765,7 @@ class Https(Webhooks):
         self.dead([({"url": url}, ".*certificate.*")], 2)
         self.assertEqual(worker.end(), 0)
         self.work("--ca-file", self.cert)
-        self.assertEqual(
-            self.ended(self.send({"url": url}))["state"], "succeeded")
+        self.ends(self.send({"url": url}))
         down = self.url("status/200")
         self.dead([
             ({"url": url.replace("localhost", "127.0.0.1")}, ".*name.*"),
