@@ -11,24 +11,17 @@ import errno
 import sys
 import time
 import unittest
-import urllib.error
-import urllib.request
 
-from actor import Actor
-from checker import Checker
-from engine import Error, Engine, Scripts, Space
-from programs import NO, YES, Programs, Running, main, wait_until
+import scripts
+from actor import Actors
+from engine import Error, Engine, Space
+from programs import NO, YES, Programs, main, wait_until
 
 STALE = -errno.ESTALE
-SCRIPTS = {
-    "add": ["x", "q", "in", 0, 3, "", ""], "cancel": ["x"],
-    "reschedule": ["x", "in", 0], "get": ["x"], "pump": [100, ""],
-    "take": ["q", "w", 1, 0, 10, 1000], "finish": ["x", 1, "done", 0],
-    "extend": [1000, "x", 1], "janitor": [100, 1], "dead": ["drop", "x"],
-    "pause": [], "resume": [], "clock": [], "stat": [], "audit": [""],
-    "schedule": ["drop", "s"], "schedules": ["names"],
-    "queue": ["pause", "r"], "queues": ["q"], "list": ["x"],
-    "init": [0, 0, 0, 0, 0, 7, "1"]}
+SCRIPTS = {name: arguments
+           for name, arguments in scripts.WhilePaused.EACH.items()
+           if name not in ("hosts", "tell")}
+SCRIPTS["init"] = [0, 0, 0, 0, 0, 7, "1"]
 
 
 class Calls(unittest.TestCase):
@@ -73,7 +66,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.dump(), {})
 
 
-class Loss(Programs):
+class Loss(Actors, Programs):
     """4 shards, and processes that have been there before."""
 
     def setUp(self):
@@ -85,31 +78,14 @@ class Loss(Programs):
     def key(self, shard):
         return f"{{{self.space}:{shard}}}:meta"
 
-    def actor(self):
-        actor = Actor(self.space, f"127.0.0.1:{self.engine.port}")
-        self.addCleanup(actor.kill)
-        self.assertEqual(
-            actor.open(level=2, shards=0, slots=0, tick=0), 0)
-        return actor
-
-    def start(self, *words):
-        running = Running(self.folder, words[0], *self.where(), *words[1:])
-        self.addCleanup(running.close)
-        return running
+    def actor(self, **options):
+        return self.open(self.engine.servers, level=2, shards=0, slots=0,
+                         tick=0, **options)
 
     def hwtd(self, *words):
         running = self.start("hwtd", "--metrics=0", *words)
         wait_until(lambda: "serves space" in running.err)
-        running.url = running.err.split("http://")[1].split("/metrics")[0]
         return running
-
-    @staticmethod
-    def health(running):
-        try:
-            with urllib.request.urlopen(f"http://{running.url}/health") as got:
-                return got.status, got.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
 
     def keys(self):
         return self.client("KEYS", f"*{self.space}*")
@@ -135,10 +111,8 @@ class Loss(Programs):
         self.ctl("stat")
 
     def test_a_process_of_the_old_space_is_refused_for_ever(self):
-        old = self.actor()
+        old = self.actor(schedules=True, works=(1, 1000, 0))
         self.assertEqual(old("add", "q", 0, 5, "done", "t"), [0, 0])
-        self.assertEqual(old("schedule"), [0])
-        self.assertEqual(old("work", "q", 1, 1000, 0), [0])
         old.wait(lambda runs: len(runs) == 2)
         self.lose()
         for _ in range(2):
@@ -155,14 +129,10 @@ class Loss(Programs):
         self.assertEqual(len(old.executions), 2)
         self.assertEqual([word for word in old.said().split("\n")
                           if "was made anew" in word][1:], [])
-        new = self.actor()
-        self.assertEqual(new("schedule"), [0])
-        self.assertEqual(new("work", "q", 1, 1000, 0), [0])
+        new = self.actor(schedules=True, works=(1, 1000, 0))
         new.wait(lambda runs: len(runs) == 2)
-        for actor in (old, new):
-            self.assertEqual((actor("unwork", 9000), actor("unschedule"),
-                              actor("close")), ([0], [0], [0]))
-        self.assertEqual(Checker(self.client, self.space, routed=True)(), [])
+        self.stop_all(old, new)
+        self.is_whole(self.client)
 
     def test_all_that_is_accepted_after_a_loss_is_found_and_runs(self):
         """Old processes, of 4 shards, go on adding: each is told."""
@@ -184,11 +154,11 @@ class Loss(Programs):
         hwtd = self.hwtd()
         runner = self.start("hwt-exec", "--queue=q", "--", "true")
         self.add("--queue=q", "--in=0", "--id=t")
-        wait_until(lambda: self.show("t")["state"] == "succeeded")
-        self.assertEqual(self.health(hwtd), (200, "ok\n"))
+        self.ends("t")
+        self.assertEqual(hwtd.page("health"), (200, "ok\n"))
         self.lose()
-        wait_until(lambda: self.health(hwtd)[0] == 503)
-        self.assertIn("gone", self.health(hwtd)[1])
+        wait_until(lambda: hwtd.page("health")[0] == 503)
+        self.assertIn("gone", hwtd.page("health")[1])
         for running in (hwtd, runner):
             self.assertEqual(running.wait(), NO)
             self.assertIn("no such space or shard", running.err)
@@ -208,7 +178,7 @@ class Loss(Programs):
             if dump:
                 self.client("RESTORE", key, 0, dump, "REPLACE")
         self.assertEqual(old("get", "t")[0], 0)
-        wait_until(lambda: self.health(hwtd)[0] == 200)
+        wait_until(lambda: hwtd.page("health")[0] == 200)
         self.assertEqual(hwtd.end(), YES)
 
     def test_a_new_space_is_served_at_once_beside_old_schedulers(self):
@@ -218,8 +188,7 @@ class Loss(Programs):
             self.assertEqual(actor("schedule"), [0])
         self.lose()
         self.ctl("init", "--shards=4", "--tick=20")
-        new = self.actor()
-        self.assertEqual(new("schedule"), [0])
+        self.actor(schedules=True)
         members = f"{{{self.space}}}:hosts"
         wait_until(lambda: self.client("ZCARD", members) == 1)
         time.sleep(1.5)
@@ -238,16 +207,16 @@ class Loss(Programs):
                 self.assertIn(f"the data of shard {shard} is gone",
                               self.ctl(*words, status=NO).err)
             self.assertEqual(self.client("EXISTS", self.key(shard)), 0)
-            wait_until(lambda: self.health(hwtd)[0] == 503)
+            wait_until(lambda: hwtd.page("health")[0] == 503)
             self.assertIn(f"shard {shard}", hwtd.err)
             self.ctl("init", "--repair")
             self.assertIn(": 4 shards of 64 slots, tick 20 ms",
                           self.ctl("init").text)
             self.assertEqual({old("add", "q", 0, 5, "done", name)[0]
                               for name in names}, {0})
-            wait_until(lambda: self.health(hwtd)[0] == 200)
+            wait_until(lambda: hwtd.page("health")[0] == 200)
         self.assertEqual(hwtd.end(), YES)
-        wait_until(lambda: self.ctl("stat", "--json").json["added"] > 0)
+        wait_until(lambda: self.stat()["added"] > 0)
 
     def test_a_shard_of_another_making_is_named(self):
         self.client("HSET", self.key(3), "identity", 5)

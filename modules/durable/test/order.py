@@ -189,10 +189,8 @@ class Priorities(Case):
                 self.setUp()
                 self.damaged = True
                 self.add(flag="high")
-                for i in range(0, 1500, 500):
-                    self.space("add", 0, *sum(
-                        ([f"y{j}", "q", "in", 0, 3, "", "high"]
-                         for j in range(i, i + 500)), []))
+                self.add_many([f"y{i}", "q", "in", 0, 3, "", "high"]
+                              for i in range(1500))
                 self.pump_all()
                 self.call("cancel", "x")
                 self.call("add", "x", "q", "in", 0, 3, "", "replace low")
@@ -210,12 +208,11 @@ class Priorities(Case):
         self.call("add", "x", "q", "in", 5, 3, "", "replace high")
         self.call("cancel", "x")
         self.client("LTRIM", self.lane("low"), 0, 0)
-        key = self.space.key(0, "r:x")
         self.janitor()
-        self.assertEqual(self.client("PTTL", key), -1)
+        self.assertEqual(self.ask("PTTL", "r:x"), -1)
         self.client("DEL", self.lane("low"))
         self.janitor()
-        self.assertGreater(self.client("PTTL", key), 0)
+        self.assertGreater(self.ask("PTTL", "r:x"), 0)
 
     def test_what_leaves_a_short_lane_keeps_its_entry_in_a_long_one(self):
         """An entry that outlasts its record would be a task that was lost."""
@@ -251,8 +248,7 @@ class Priorities(Case):
         self.call("add", "x", "r", "in", 0, 3, "", "replace")
         self.assertEqual(self.client("LPOS", self.lane("low"), "x"), None)
         self.call("cancel", "x")
-        self.assertGreater(
-            self.client("PTTL", self.space.key(0, "r:x")), 0)
+        self.assertGreater(self.ask("PTTL", "r:x"), 0)
 
     def test_a_lane_that_was_lost_is_mended(self):
         for priority in ("high", "low"):
@@ -292,7 +288,7 @@ class Priorities(Case):
 
     def test_a_priority_that_is_none_cannot_be_read(self):
         self.add(flag="low")
-        self.client("SETRANGE", self.space.key(0, "r:x"), 56 + 1 + 28, b"\3")
+        self.ask("SETRANGE", "r:x", 56 + 1 + 28, b"\3")
         self.damaged = True
         self.pump()
         self.assertEqual(self.meta()["quarantined"], 1)
@@ -309,7 +305,7 @@ class Priorities(Case):
         self.assertEqual(self.space("queues", 0)[2][:3], [b"q", 1, START])
         self.assertEqual(self.kinds(), ["low"])
         self.janitor()
-        self.assertEqual(self.client("EXISTS", self.space.key(0, "queues")), 0)
+        self.assertEqual(self.ask("EXISTS", "queues"), 0)
         self.fill(["high"])
         self.move(3)
         self.add("later", flag="low")
@@ -343,12 +339,9 @@ class Priorities(Case):
         for limit in (1, 8, 256):
             self.setUp()
             self.damaged = True
-            for priority in LANES:
-                for first in range(0, 1500, 500):
-                    self.space("add", 0, *sum(
-                        ([f"{priority}{i}", "q", "in", 5 if limit > 1 and
-                          priority else 0, 1, "", priority]
-                         for i in range(first, first + 500)), []))
+            self.add_many([f"{priority}{i}", "q", "in", 5 if limit > 1 and
+                           priority else 0, 1, "", priority]
+                          for priority in LANES for i in range(1500))
             moved = 0
             for _ in range(40 if limit == 1 else 900):
                 moved += self.space("pump", 0, limit, "")[0]
@@ -358,10 +351,8 @@ class Priorities(Case):
 
     def test_a_pump_goes_on_behind_lanes_of_which_nothing_is_due(self):
         self.damaged = True
-        for first in range(0, 2500, 500):
-            self.space("add", 0, *sum(
-                ([f"{i}", f"q{i:04}", "in", 50, 1, "", "low"]
-                 for i in range(first, first + 500)), []))
+        self.add_many([f"{i}", f"q{i:04}", "in", 50, 1, "", "low"]
+                      for i in range(2500))
         self.space("add", 0, "x", "z", "in", 0, 1, "", "low")
         moved = [self.space("pump", 0, 256, "")[0] for _ in range(2)]
         self.assertEqual(moved, [0, 1])
@@ -370,10 +361,8 @@ class Priorities(Case):
         for noisy, quiet in (("high", "low"), ("low", "high"), ("", "high")):
             self.setUp()
             self.damaged = True
-            for first in range(0, 3000, 500):
-                self.space("add", 0, *sum(
-                    ([f"{i}", "q", "in", 0, 1, "", noisy]
-                     for i in range(first, first + 500)), []))
+            self.add_many([f"{i}", "q", "in", 0, 1, "", noisy]
+                          for i in range(3000))
             self.space("add", 0, "x", "q", "in", 0, 1, "", quiet)
             self.move(1)
             self.space("pump", 0, 256, "")
@@ -538,8 +527,7 @@ class Limits(Case):
             self.limit()
             self.assertEqual(self.taken(), (["x1", "x2", "x3", "x4"], None))
             for key in ("limits", "l:q", "f:q"):
-                self.assertEqual(
-                    self.client("EXISTS", self.space.key(0, key)), 0)
+                self.assertEqual(self.ask("EXISTS", key), 0)
             self.assertEqual(self.ended("x0"), [])
 
     def test_other_queues_have_none(self):
@@ -695,9 +683,8 @@ class Limits(Case):
         self.fill(5)
         self.limit(3)
         self.assertEqual(self.count(2), 2)
-        key = self.space.key(0, "f:q")
-        self.client("ZADD", key, 0, "ghost", 0, "x4")
-        self.client("ZREM", key, "x0")
+        self.ask("ZADD", "f:q", 0, "ghost", 0, "x4")
+        self.ask("ZREM", "f:q", "x0")
         self.damaged = True
         self.janitor()
         self.assert_whole()
@@ -707,17 +694,16 @@ class Limits(Case):
         self.damaged = True
         self.fill(40)
         self.limit(41)
-        self.client("ZADD", self.space.key(0, "f:q"), START + 1, "ghost")
+        self.ask("ZADD", "f:q", START + 1, "ghost")
         self.assertEqual(self.count(), 40)
         for i in range(99):
             self.limit(1, queue=f"a{i}")
         self.limit(1, queue="z")
-        self.client("ZADD", self.space.key(0, "f:z"), 1, "ghost")
+        self.ask("ZADD", "f:z", 1, "ghost")
         for each in range(200):
             self.janitor(random=each)
         for queue, places in (("q", 40), ("z", 0)):
-            self.assertEqual(
-                self.client("ZCARD", self.space.key(0, f"f:{queue}")), places)
+            self.assertEqual(self.ask("ZCARD", f"f:{queue}"), places)
         self.assert_whole()
 
     def test_a_foreign_key_is_no_limit(self):
@@ -725,7 +711,7 @@ class Limits(Case):
         self.limit(1)
         self.damaged = True
         for key in ("l:q", "f:q"):
-            self.client("SET", self.space.key(0, key), "foreign")
+            self.ask("SET", key, "foreign")
         self.assertEqual(self.count(), 5)
 
     def test_limits_are_told(self):

@@ -19,9 +19,9 @@ import threading
 import time
 import unittest
 
-from checker import LAYOUT, STATES, Checker, Record
-from engine import (LIMIT, SCRIPTS, Engine, Error, Scripts, Space, held,
-                    library_name, read_script_file)
+from checker import STATES, Checker, Record
+from engine import (LIMIT, SCRIPTS, Engine, Error, Scripts, Space,
+                    commands_of_scripts, held, join, library_name)
 
 TICK, SLOTS, RETENTION = 100, 16, 3600000
 START = 1700000000000  # ms; the begin of a tick
@@ -32,7 +32,6 @@ FENCE = START * 1000 + 1  # the first one that is given then
 LOOK = [0, 0, 0, 0, 0, "", ""]  # of init: what is there?
 PUT = [  # for schedule
     "put", "s", 60, "", "", "last", "q", 3, "p", 0, 0, 0, 0, 0]
-CHANGE = None  # a change of the scripts: mutants.py sets it
 
 
 class Case(unittest.TestCase):
@@ -45,8 +44,7 @@ class Case(unittest.TestCase):
         if Case.engine is None:
             Case.engine = Engine(clock=True)
             Case.client = Case.engine.client()
-            Case.scripts = Scripts(
-                Case.client, CHANGE or (lambda name, text: text))
+            Case.scripts = Scripts(Case.client)
 
     def setUp(self):
         self.engine.clock.stop_at(START)
@@ -80,6 +78,10 @@ class Case(unittest.TestCase):
         self.assertEqual(caught.exception.text[:len(code)], code)
         return caught.exception.text
 
+    def ask(self, command, rest, *words):
+        """The engine, for a key of the shard."""
+        return self.client(command, self.space.key(0, rest), *words)
+
     def move(self, ms):
         self.engine.clock.move(ms)
 
@@ -87,6 +89,13 @@ class Case(unittest.TestCase):
             flag=""):
         return self.call(
             "add", name, queue, "in", delay, attempts, payload, flag)[0]
+
+    def add_many(self, tasks):
+        """Their arguments, 500 tasks at a time; the invariants are not
+        checked."""
+        tasks = list(tasks)
+        for first in range(0, len(tasks), 500):
+            self.space("add", 0, *sum(tasks[first:first + 500], []))
 
     def pump(self, limit=1000, version=""):
         return self.call("pump", limit, version)
@@ -136,8 +145,7 @@ class Case(unittest.TestCase):
         return STATES[data[1]] if data else "none"
 
     def record(self, name="x"):
-        return Record(self.client(
-            "GET", self.space.key(0, b"r:" + name.encode())), SLOTS)
+        return Record(self.ask("GET", b"r:" + name.encode()), SLOTS)
 
     def bucket(self, name="x"):
         """The bucket that its record names, and its member there."""
@@ -200,13 +208,13 @@ def in_cancelled(case):
 
 def in_unreadable(case):
     case.add()
-    case.client("SETRANGE", case.space.key(0, "r:x"), 0, b"\x09")
+    case.ask("SETRANGE", "r:x", 0, b"\x09")
     case.pump()
 
 
 def in_lost(case):
     case.add()
-    case.client("DEL", case.space.key(0, "r:x"))
+    case.ask("DEL", "r:x")
     case.pump()
 
 
@@ -371,15 +379,14 @@ class EachStateEachScript(Case):
         def test(self):
             reply, after, changes = expected
             BEFORE[state](self)
-            key = self.space.key(0, "r:x")
             self.assertEqual(self.check(), [])
-            before, data = self.meta(), self.client("GET", key)
+            before, data = self.meta(), self.ask("GET", "r:x")
 
             self.assertEqual(act(self), reply)
 
             self.assertEqual(self.check(), [])
             if after == SAME:
-                self.assertEqual(self.client("GET", key), data)
+                self.assertEqual(self.ask("GET", "r:x"), data)
             else:
                 self.assertEqual(self.state(), after)
             self.assert_changes(before, changes)
@@ -406,7 +413,7 @@ class Options(Case):
 
     def show(self, name="x"):
         """As a worker of before sees it: its state and its error."""
-        error = self.client("GET", self.space.key(0, "e:" + name))
+        error = self.ask("GET", "e:" + name)
         return self.state(name), error
 
     def test_an_attempt_that_would_begin_later_never_does(self):
@@ -463,7 +470,7 @@ class Options(Case):
     def test_an_entry_twice_expires_once(self):
         self.add(flag="expires-in=5")
         self.pump()
-        self.client("RPUSH", self.space.key(0, "q:q"), "x")
+        self.ask("RPUSH", "q:q", "x")
         self.damaged = True
         self.move(6)
         self.assertEqual(self.take(), [])
@@ -472,14 +479,13 @@ class Options(Case):
 
     def test_what_is_in_its_bucket_again_expires_too(self):
         """By an entry of before, in a queue that is not searched."""
-        self.client("RPUSH", self.space.key(0, "q:q"),
-                    *[f"n{i}" for i in range(1001)])
+        self.ask("RPUSH", "q:q", *[f"n{i}" for i in range(1001)])
         self.damaged = True
         self.add(flag="expires-in=5")
         self.pump()
         self.call("reschedule", "x", "in", 1)
         self.move(6)
-        self.client("LTRIM", self.space.key(0, "q:q"), 1001, -1)
+        self.ask("LTRIM", "q:q", 1001, -1)
         self.take()
         self.assert_whole()
         self.assertEqual(self.show(), ("failed", b"- expired"))
@@ -589,8 +595,7 @@ class Options(Case):
         self.add(attempts=1000, flag=f"retry=9,1000000,{YEARS}")
         self.pump()
         self.take()
-        key = self.space.key(0, "r:x")
-        self.client("SETRANGE", key, 2, struct.pack("<H", 999))
+        self.ask("SETRANGE", "r:x", 2, struct.pack("<H", 999))
         self.finish(outcome="retry", delay="")
         self.assertGreater(self.record().due, START + YEARS / 1000)
 
@@ -608,12 +613,11 @@ class Options(Case):
         task has options: from then on they are refused."""
         self.add()
         self.add("z", flag="replace")
-        key = self.space.key(0, "r:x")
         self.assertEqual(self.meta()["format"], 2)
-        self.assertEqual(len(self.client("GET", key)), 56 + 1 + 3)
+        self.assertEqual(len(self.ask("GET", "r:x")), 56 + 1 + 3)
         self.add("y", flag="expires-in=5")
         self.assertEqual(self.meta()["format"], 3)
-        self.assertEqual(self.client("GET", key)[0], 2)
+        self.assertEqual(self.ask("GET", "r:x")[0], 2)
         self.pump()
         self.assertEqual(len(self.take()), 3)
 
@@ -641,6 +645,11 @@ class WhilePaused(Case):
         "extend": [1000, "x", 1], "janitor": [10, 1],
         "dead": ["replay", "x"], "clock": [], "queue": ["pause", "q"],
         "schedule": ["drop", "s"],
+    }
+    EACH = {  # script
+        **COMMANDS, "get": ["x"], "stat": [], "queues": [], "list": ["x"],
+        "schedules": ["names"], "audit": ["x"], "pause": [], "resume": [],
+        "hosts": ["h", 1000], "tell": ["q", "1"], "init": LOOK,
     }
 
     def test_changes_are_refused_in_every_state(self):
@@ -695,7 +704,6 @@ TASK = ["x", "q", "in", "5", "3", "", ""]
 NOT_NUMBERS = ["", "-1", "nan", "inf", "-inf", "1.5", "1e3", "0x10", " 1",
                "1 ", "+1", "1\0", "\0", "one", "1,0", "-0", "9" * 17,
                "9" * 400, "\u0661".encode()]
-TEXT_MAX = {"id": 64, "queue": 64}
 BAD_IDS = ["", "a" * 65, b"\xff" * 65]
 BAD_NAMES = ["", "a" * 65, "a b", "a/b", "a:b", "{a}", "a\0", "\xe4".encode(),
              "a\n", "*", "a%"]
@@ -903,8 +911,7 @@ class Arguments(Case):
             "add", name, "a" * 64, "in", YEARS, 1000, b"\0" * 65536, "",
             "y", "Az09._-", "at", START + YEARS, 1, "", "",
             "z", "q", "at", 0, 1, "", ""), [0, 0, 0])
-        self.assertEqual(self.client(
-            "GET", self.space.key(0, b"r:" + name))[56 + 64:], b"\0" * 65536)
+        self.assertEqual(self.ask("GET", b"r:" + name)[56 + 64:], b"\0" * 65536)
         self.assertEqual(self.record("y").due, START + YEARS)
         self.assertEqual(self.pump()[0], 1)
         self.assertEqual(self.call("add", *sum(
@@ -931,11 +938,10 @@ class Arguments(Case):
 
     def test_an_add_of_old_and_new_ones(self):
         self.assertEqual(self.call("add", *TASK, "y", *TASK[1:]), [0, 0])
-        key = self.space.key(0, "r:y")
-        kept = self.client("GET", key)
+        kept = self.ask("GET", "r:y")
         self.assertEqual(
             self.call("add", "z", *TASK[1:], "y", *TASK[1:]), [0, 1])
-        self.assertEqual(self.client("GET", key), kept)
+        self.assertEqual(self.ask("GET", "r:y"), kept)
         self.assertEqual(self.meta()["pending"], 3)
 
     def test_an_id_twice_in_a_finish_ends_once(self):
@@ -984,12 +990,7 @@ class Arguments(Case):
                 self.assertIn("EARG", caught.exception.text)
 
     def test_clocks_that_are_no_numbers_are_refused(self):
-        for name, arguments in {
-                **WhilePaused.COMMANDS, "get": ["x"], "stat": [],
-                "queues": [], "list": ["x"], "schedules": ["names"],
-                "audit": [], "pause": [], "resume": [], "hosts": ["h", 1],
-                "tell": ["q", "1"],
-                "init": LOOK}.items():
+        for name, arguments in WhilePaused.EACH.items():
             for clock in ("nan", "-1", "1.5", "x"):
                 self.refused("EARG 0", name, *arguments, clock=clock)
                 self.refused(
@@ -1131,12 +1132,11 @@ class Fencing(Case):
 
     def assert_stale(self, fence,
                      outcomes=("done", "retry", "fail", "back")):
-        before = self.client("GET", self.space.key(0, "r:x"))
+        before = self.ask("GET", "r:x")
         for outcome in outcomes:
             self.assertEqual(self.finish(fence=fence, outcome=outcome), 1)
         self.assertEqual(self.extend(99999, fence=fence), [1])
-        self.assertEqual(
-            self.client("GET", self.space.key(0, "r:x")), before)
+        self.assertEqual(self.ask("GET", "r:x"), before)
 
     def end_dropped(self):
         self.move(LEASE)
@@ -1154,7 +1154,7 @@ class Fencing(Case):
         self.check = Checker(self.client, "test")
 
     def end_lost(self):
-        self.client("DEL", self.space.key(0, "r:x"))
+        self.ask("DEL", "r:x")
         self.move(LEASE)
         self.janitor()
         self.assertEqual(self.call("dead", "drop", "x"), 0)
@@ -1320,8 +1320,7 @@ class Fencing(Case):
 
     def test_generations_do_not_wrap(self):
         in_pending(self)
-        key = self.space.key(0, "r:x")
-        self.client("SETRANGE", key, 8, struct.pack("<I", 2 ** 32 - 1))
+        self.ask("SETRANGE", "r:x", 8, struct.pack("<I", 2 ** 32 - 1))
         self.assertEqual(self.call("reschedule", "x", "in", 0), -114)
         self.assertEqual(self.call("cancel", "x"), 0)
         self.assertEqual(self.add(flag="replace"), 6)
@@ -1334,7 +1333,6 @@ class Fencing(Case):
             self.assertEqual(self.record("x").generation, 2)
 
     def test_why_is_kept_with_a_dead_letter_alone(self):
-        key = self.space.key(0, "e:x")
         why = "w." + "x" * 62 + " " + "t\0\n" * 341 + "t"
         for end in (lambda: self.call("dead", "drop", "x"),
                     lambda: self.call("dead", "replay", "x"),
@@ -1346,13 +1344,13 @@ class Fencing(Case):
                 self.setUp()
                 in_last(self)
                 self.finish(outcome=outcome)
-                self.assertEqual(self.client("GET", key), said)
+                self.assertEqual(self.ask("GET", "e:x"), said)
                 self.assertEqual(end(), 0)
-                self.assertEqual(self.client("EXISTS", key), 0)
+                self.assertEqual(self.ask("EXISTS", "e:x"), 0)
         self.setUp()
         in_running(self)
         self.finish(outcome="retry w text")
-        self.assertEqual(self.client("EXISTS", key), 0)
+        self.assertEqual(self.ask("EXISTS", "e:x"), 0)
         for outcome in ("fail " + why + "x", "done w", "back w", "fail ",
                         "fails w", " fail w", "Fail w"):
             self.refused("EARG 1 outcome", "finish", "x", 1, outcome, 0)
@@ -1405,7 +1403,7 @@ class Take(Case):
         self.finish("x1", outcome="retry")
         self.pump()
         self.take(worker="v", token=1)
-        self.client("DEL", self.space.key(0, "r:x2"))
+        self.ask("DEL", "r:x2")
         self.assertEqual(
             [each[0] for each in self.space("take", 0, "q", "w", 1, 0, 9, 9)],
             [b"x3"])
@@ -1428,10 +1426,9 @@ class Take(Case):
 
     def test_what_a_worker_took_is_forgotten_in_the_end(self):
         in_running(self)
-        key = self.space.key(0, "t:w")
-        self.assertEqual(self.client("PTTL", key), LEASE + 600000)
+        self.assertEqual(self.ask("PTTL", "t:w"), LEASE + 600000)
         self.move(LEASE + 600001)
-        self.assertIsNone(self.client("GET", key))
+        self.assertIsNone(self.ask("GET", "t:w"))
 
     def test_oldest_first_and_no_more_than_asked_for(self):
         for i in range(5):
@@ -1605,32 +1602,25 @@ class Begun(Case):
                 self.pump_all()
                 self.take(worker="v", token=1)
                 self.finish()
-            before = self.client("GET", self.space.key(0, "r:x"))
+            before = self.ask("GET", "r:x")
             self.assertEqual(self.finish(fence=first, outcome="back"), 1)
             self.again()
-            self.assertEqual(
-                self.client("GET", self.space.key(0, "r:x")), before)
+            self.assertEqual(self.ask("GET", "r:x"), before)
 
-    def test_another_generation_has_its_attempts(self):
-        for act in (["dead", "replay", "x"], ["reschedule", "x", "in", 0]):
+    def test_another_generation_or_life_has_its_attempts(self):
+        for attempts, act in (
+                (1, lambda: self.call("dead", "replay", "x")),
+                (2, lambda: self.call("reschedule", "x", "in", 0)),
+                (1, lambda: (self.call("dead", "drop", "x"),
+                             self.add(attempts=1))[1])):
             self.setUp()
-            first = self.lose(attempts=1 if act[0] == "dead" else 2)
-            self.assertEqual(self.call(*act), 0)
+            first = self.lose(attempts)
+            self.assertEqual(act(), 0)
             self.pump_all()
             self.take(worker="v", token=1)
             self.assertEqual(self.finish(fence=first, outcome="back"), 1)
             self.again()
             self.assertEqual(self.record().attempts, 1)
-
-    def test_a_task_with_the_same_id_has_its_attempts(self):
-        first = self.lose()
-        self.call("dead", "drop", "x")
-        self.add(attempts=1)
-        self.pump_all()
-        self.take(worker="v", token=1)
-        self.assertEqual(self.finish(fence=first, outcome="back"), 1)
-        self.again()
-        self.assertEqual(self.record().attempts, 1)
 
 
 class Wheel(Case):
@@ -1764,7 +1754,7 @@ class Wheel(Case):
     def test_a_score_that_was_changed_makes_nothing_early(self):
         self.add(delay=5000)
         slot = self.record().slot
-        self.client("ZADD", self.space.key(0, f"b:{slot}"), 0, "x")
+        self.ask("ZADD", f"b:{slot}", 0, "x")
         self.move(slot * TICK)
         while not self.space("pump", 0, 10, "")[5] and \
                 self.tick_now() % SLOTS != slot:
@@ -1791,22 +1781,18 @@ class Fair(Case):
         self.damaged = True  # not checked at each step: there are so many
 
     def fill(self, queue, count, due=START):
-        for first in range(0, count, 512):
-            self.space("add", 0, *sum(
-                ([f"{queue}.{due}.{i}", queue, "at", due, 1, "", ""]
-                 for i in range(first, min(first + 512, count))), []))
+        self.add_many([f"{queue}.{due}.{i}", queue, "at", due, 1, "", ""]
+                      for i in range(count))
 
     def add_queues(self, count, due):
         """A task in each of so many queues, all in one slot."""
-        for first in range(0, count, 500):
-            self.space("add", 0, *sum(
-                ([f"x{i}", f"q{i:05}", "at", due, 1, "", ""]
-                 for i in range(first, min(first + 500, count))), []))
+        self.add_many([f"x{i}", f"q{i:05}", "at", due, 1, "", ""]
+                      for i in range(count))
 
     def moved_until(self, queue, limit=LIMIT):
         """How many tasks of others are moved until one of this queue is."""
         moved = 0
-        while not self.client("EXISTS", self.space.key(0, "q:" + queue)):
+        while not self.ask("EXISTS", "q:" + queue):
             reply = self.space("pump", 0, limit, "")
             moved += reply[0]
             self.assertTrue(reply[0] or reply[5], "it is never moved")
@@ -1852,7 +1838,7 @@ class Fair(Case):
         self.fill("noisy", 9000)
         self.fill("z", 1)
         self.space("pump", 0, self.LIMIT, "")
-        self.assertEqual(self.client("LLEN", self.space.key(0, "q:z")), 1)
+        self.assertEqual(self.ask("LLEN", "q:z"), 1)
 
     def test_a_pump_reads_so_many_members_and_no_more(self):
         """The first of each of many queues; the next one goes on there."""
@@ -1969,8 +1955,7 @@ class Fair(Case):
                 self.fill(name, 20, START + turn)
             self.move(1)
             self.space("pump", 0, 10, "")
-        self.assertEqual(
-            self.client("LLEN", self.space.key(0, "q:z")), 1)
+        self.assertEqual(self.ask("LLEN", "q:z"), 1)
 
     def test_a_backlog_alone_has_the_whole_limit(self):
         self.fill("noisy", self.NOISE)
@@ -2016,20 +2001,25 @@ class LongQueue(Case):
 
     def setUp(self):
         super().setUp()
-        for first in range(0, 1200, 400):
-            self.space("add", 0, *sum(
-                ([f"x{i:03}", "q", "in", 0, 1, "", ""]
-                 for i in range(first, first + 400)), []))
+        self.add_many([f"x{i:03}", "q", "in", 0, 1, "", ""]
+                      for i in range(1200))
         self.damaged = True  # not checked at each step: there are so many
         self.pump_all()
         self.assert_whole()
         self.damaged = True
 
     def length(self):
-        return self.client("LLEN", self.space.key(0, "q:q"))
+        return self.ask("LLEN", "q:q")
 
     def expiry(self, name):
-        return self.client("PTTL", self.space.key(0, "r:" + name))
+        return self.ask("PTTL", "r:" + name)
+
+    def lose_queue(self):
+        """The janitor fills it again, and all is taken."""
+        self.ask("DEL", "q:q")
+        while self.space("janitor", 0, 1000, 1)[1]:
+            while self.take(limit=500):
+                pass
 
     def test_a_cancelled_record_stays_until_its_entry_goes(self):
         self.assertEqual(self.call("cancel", "x002"), 0)
@@ -2102,10 +2092,7 @@ class LongQueue(Case):
         self.take(limit=1)
         self.finish("x000")
         self.assertEqual(self.expiry("x000"), -1)
-        self.client("DEL", self.space.key(0, "q:q"))
-        while self.space("janitor", 0, 1000, 1)[1]:
-            while self.take(limit=500):
-                pass
+        self.lose_queue()
         self.assertEqual(self.expiry("x000"), RETENTION)
 
     def test_all_entries_go_with_the_task_from_a_short_queue(self):
@@ -2120,8 +2107,7 @@ class LongQueue(Case):
 
     def test_many_cancelled_entries_do_not_hold_up_a_small_take(self):
         """A worker with one thread looks again a second later."""
-        *cancelled, first = self.client(
-            "LRANGE", self.space.key(0, "q:q"), 0, 199)
+        *cancelled, first = self.ask("LRANGE", "q:q", 0, 199)
         for name in cancelled:
             self.space("cancel", 0, name)
         self.assertEqual(self.length(), 1200)
@@ -2131,10 +2117,7 @@ class LongQueue(Case):
 
     def test_a_record_that_was_kept_for_an_entry_that_is_gone(self):
         self.assertEqual(self.call("cancel", "x002"), 0)
-        self.client("DEL", self.space.key(0, "q:q"))
-        while self.space("janitor", 0, 1000, 1)[1]:
-            while self.take(limit=500):
-                pass
+        self.lose_queue()
         self.assertEqual(self.expiry("x002"), RETENTION)
 
     def test_in_a_short_queue_the_entry_goes_with_the_task(self):
@@ -2157,10 +2140,8 @@ class Size(Case):
 
     def test_many_queues_with_a_task_each(self):
         self.damaged = True
-        for first in range(0, 4000, 500):
-            self.space("add", 0, *sum(
-                ([f"x{i}", f"q{i}", "in", 0, 1, "", ""]
-                 for i in range(first, first + 500)), []))
+        self.add_many([f"x{i}", f"q{i}", "in", 0, 1, "", ""]
+                      for i in range(4000))
         self.client("MEMORY", "PURGE")
         before = self.used()
         self.pump_all()
@@ -2205,7 +2186,7 @@ class Queues(Case):
         self.assertEqual(self.waiting("a"), [["a", 1, START + 1000]])
         # An entry whose task was put off does not count.
         self.damaged = True
-        self.client("RPUSH", self.space.key(0, "q:c"), "x2", "none")
+        self.ask("RPUSH", "q:c", "x2", "none")
         self.assertEqual(self.waiting("c"), [["c", 2, START + 1500]])
         self.client("ZADD", self.space.key(0, "queues"), START + 700, "c")
         self.assertEqual(self.waiting("c"), [["c", 2, START + 700]])
@@ -2258,8 +2239,7 @@ class Queues(Case):
         self.assertEqual(len(self.waiting()), 64)
         # They were first by their times until then.
         for i in range(70):
-            self.client("ZADD", self.space.key(0, "queues"), START - 1,
-                        f"q{i}")
+            self.ask("ZADD", "queues", START - 1, f"q{i}")
             self.take(queue=f"q{i}")
             self.add(f"y{i}", queue=f"q{i}", delay=1)
         self.move(1000)
@@ -2279,12 +2259,11 @@ class Queues(Case):
         self.assertEqual(self.waiting(), [["b", 1, START]])
 
     def test_a_key_that_is_gone_or_foreign_comes_again(self):
-        key = self.space.key(0, "queues")
         self.add()
         self.pump_all()
-        for damage in (lambda: None, lambda: self.client("SET", key, "x")):
+        for damage in (lambda: None, lambda: self.ask("SET", "queues", "x")):
             self.damaged = True
-            self.client("DEL", key)
+            self.ask("DEL", "queues")
             damage()
             self.assertEqual(self.waiting(), [])
             for _ in range(9):
@@ -2383,15 +2362,14 @@ class Paused(Case):
     def test_a_foreign_key_pauses_nothing_and_is_set_aside(self):
         self.add()
         self.pump_all()
-        self.client("SET", self.space.key(0, "paused"), "foreign")
+        self.ask("SET", "paused", "foreign")
         self.damaged = True
         self.assertEqual(self.told(), [["q", 1, 0]])
         self.assertEqual(len(self.take()), 1)
         for verb in ("resume", "pause"):
-            self.client("SET", self.space.key(0, "paused"), "foreign")
+            self.ask("SET", "paused", "foreign")
             self.queue(verb)
-            self.assertEqual(self.client(
-                "GET", self.space.key(0, "aside:paused")), b"foreign")
+            self.assertEqual(self.ask("GET", "aside:paused"), b"foreign")
         self.assert_whole()
         self.assertEqual(self.told("q"), [["q", 0, 1]])
 
@@ -2585,14 +2563,13 @@ class Schedules(Case):
         """It lacks the options, and is there just so without any."""
         self.put()
         options = ("expires", "first", "factor", "most", "priority")
-        key = self.space.key(0, "s:s")
-        self.client("HDEL", key, *options)
+        self.ask("HDEL", "s:s", *options)
         self.assertEqual(self.put(), 1)
         self.assertEqual(self.put(retries=(9, 1500, 90)), 0)
         got = self.get()
         self.assertEqual([got[name] for name in options],
                          ["0", "9", "1500", "90", "0"])
-        self.client("HDEL", key, "priority")
+        self.ask("HDEL", "s:s", "priority")
         self.assertEqual(self.put(retries=(9, 1500, 90)), 1)
         self.assertEqual(self.put(retries=(9, 1500, 90), priority=1), 0)
         self.assertEqual(self.get()["priority"], "1")
@@ -2676,12 +2653,11 @@ class Schedules(Case):
 
     def test_an_occurrence_is_added_once_though_its_record_is_gone(self):
         self.assertEqual(self.occurs(START - 2), 0)
-        self.assertEqual(self.client("GET", self.space.key(0, "o:s")),
-                         b"%d" % (START - 2))
+        self.assertEqual(self.ask("GET", "o:s"), b"%d" % (START - 2))
         self.pump()
         fence = self.take()[0][6]
         self.call("finish", f"s@{START - 2}", fence, "done", 0)
-        self.client("DEL", self.space.key(0, f"r:s@{START - 2}"))
+        self.ask("DEL", f"r:s@{START - 2}")
         self.assertEqual(self.occurs(START - 2), 4)
         self.assertEqual(self.occurs(START - 3), 4, "one before it")
         self.assertEqual(self.occurs(START - 1), 0)
@@ -2691,28 +2667,26 @@ class Schedules(Case):
     def test_an_occurrence_whose_id_is_there_is_left(self):
         self.add("s@5", delay=1000)
         self.assertEqual(self.occurs(5), 1)
-        self.assertEqual(self.client("GET", self.space.key(0, "o:s")), b"5")
+        self.assertEqual(self.ask("GET", "o:s"), b"5")
 
     def test_what_is_known_of_one_that_was_dropped_is_kept_again(self):
         self.occurs(START - 2)
-        key = self.space.key(0, "o:s")
-        self.client("PEXPIRE", key, 60000)
+        self.ask("PEXPIRE", "o:s", 60000)
         self.occurs(START - 1)
-        self.assertEqual(self.client("PTTL", key), -1)
+        self.assertEqual(self.ask("PTTL", "o:s"), -1)
 
     def test_what_was_read_before_a_drop_leaves_its_end(self):
         """Also if the scheduler's clock is behind or ahead."""
-        key = self.space.key(0, "o:s")
         for ahead in (0, -4000, 4000):
             for read, left in ((START + 2999, 59000), (START + 3001, -1)):
                 self.setUp()
                 self.occurs(START - 2)
                 self.move(3000)
-                self.client("PEXPIRE", key, 60000)
+                self.ask("PEXPIRE", "o:s", 60000)
                 self.move(1000)
                 self.occurs(START - 1, read=read + ahead,
                             clock=START + 4000 + ahead)
-                self.assertEqual(self.client("PTTL", key), left)
+                self.assertEqual(self.ask("PTTL", "o:s"), left)
 
     def test_an_occurrence_that_was_found_long_ago_is_refused(self):
         for late, refused in ((10000, False), (10001, True)):
@@ -2738,8 +2712,7 @@ class Schedules(Case):
     def test_foreign_keys_are_set_aside(self):
         self.damaged = True
         for rest in ("schedules", "s:s", "o:s"):
-            self.client("SET" if rest != "o:s" else "RPUSH",
-                        self.space.key(0, rest), "foreign")
+            self.ask("SET" if rest != "o:s" else "RPUSH", rest, "foreign")
         self.assertEqual(self.space("schedules", 0, "due"), [START])
         self.assertEqual(self.space("schedules", 0, "names"), [])
         self.assertEqual(self.get(), None)
@@ -2798,11 +2771,7 @@ class Clocks(Case):
         self.assertEqual(self.pump_all(), 1)
 
     def test_a_caller_further_off_than_skew_is_refused(self):
-        commands = {**WhilePaused.COMMANDS, "get": ["x"], "stat": [],
-                    "queues": [], "list": ["x"], "schedules": ["names"],
-                    "audit": ["x"], "pause": [], "resume": [],
-                    "hosts": ["h", 1000], "tell": ["q", "1"],
-                    "init": LOOK}
+        commands = WhilePaused.EACH
         self.assertEqual(sorted(commands), sorted(self.scripts.names))
         in_running(self)
         digest = self.client("DEBUG", "DIGEST")
@@ -2848,9 +2817,14 @@ class Damage(Case):
     }
 
     def break_record(self, change, name="x"):
-        key = self.space.key(0, "r:" + name)
-        data = self.client("GET", key)
-        self.client("SET", key, change(data))
+        data = self.ask("GET", "r:" + name)
+        self.ask("SET", "r:" + name, change(data))
+
+    def looked_at(self):
+        """States, and what comes by the record then."""
+        return ((in_pending, lambda: (self.move(1000), self.pump())),
+                (in_delivered, self.take),
+                (in_running, lambda: (self.move(LEASE), self.janitor())))
 
     def test_a_pending_record_that_cannot_be_read(self):
         for name, change in self.BROKEN.items():
@@ -2859,27 +2833,22 @@ class Damage(Case):
                 self.add(queue="abc")
                 self.add("y", queue="abc")
                 self.break_record(change)
-                kept = self.client("GET", self.space.key(0, "r:x"))
+                kept = self.ask("GET", "r:x")
                 self.assertEqual(self.pump()[0], 1)
                 self.assertEqual(self.meta()["quarantined"], 1)
                 self.assertEqual(self.space("get", 0, "x")[1], 7)
-                self.assertEqual(
-                    self.client("GET", self.space.key(0, "r:x")), kept)
+                self.assertEqual(self.ask("GET", "r:x"), kept)
                 self.assertEqual(self.pump()[0], 0)
                 self.assertEqual(self.call("dead", "drop", "x"), 0)
                 self.assertEqual(self.add("x"), 0)
 
     def test_records_of_a_wrong_type(self):
-        for begin, act in (
-                (in_pending, lambda: (self.move(1000), self.pump())),
-                (in_delivered, self.take),
-                (in_running, lambda: (self.move(LEASE), self.janitor()))):
+        for begin, act in self.looked_at():
             self.setUp()
             begin(self)
             self.damaged = True
-            key = self.space.key(0, "r:x")
-            self.client("DEL", key)
-            self.client("SADD", key, "x")
+            self.ask("DEL", "r:x")
+            self.ask("SADD", "r:x", "x")
             self.assertEqual(self.space("get", 0, "x")[1], 7)
             self.assertEqual(self.call("cancel", "x"), -114)
             self.assertEqual(self.call("reschedule", "x", "in", 1), -114)
@@ -2895,13 +2864,10 @@ class Damage(Case):
             self.assert_whole()
 
     def test_a_record_that_is_gone(self):
-        for begin, act in (
-                (in_pending, lambda: (self.move(1000), self.pump())),
-                (in_delivered, self.take),
-                (in_running, lambda: (self.move(LEASE), self.janitor()))):
+        for begin, act in self.looked_at():
             self.setUp()
             begin(self)
-            self.client("DEL", self.space.key(0, "r:x"))
+            self.ask("DEL", "r:x")
             act()
             self.assertEqual(self.state(), "quarantined")
             self.assertEqual(self.call("add", *TASK), [7])
@@ -2910,20 +2876,20 @@ class Damage(Case):
 
     def test_what_can_be_read_again_is_replayed(self):
         self.add()
-        good = self.client("GET", self.space.key(0, "r:x"))
+        good = self.ask("GET", "r:x")
         self.break_record(lambda data: b"\x09" + data[1:])
         self.pump()
         self.assertEqual(self.call("dead", "replay", "x"), -2)
-        self.client("SET", self.space.key(0, "r:x"), good)
+        self.ask("SET", "r:x", good)
         self.assertEqual(self.call("dead", "replay", "x"), 0)
         self.assertEqual(self.pump()[0], 1)
         self.assertEqual(self.take()[0][:3], [b"x", 2, 1])
 
     def put(self, bucket, member):
-        self.client("ZADD", self.space.key(0, bucket), 0, member)
+        self.ask("ZADD", bucket, 0, member)
 
     def push(self, *entries, queue="q"):
-        self.client("RPUSH", self.space.key(0, "q:" + queue), *entries)
+        self.ask("RPUSH", "q:" + queue, *entries)
 
     def test_members_that_belong_nowhere_are_dropped(self):
         self.damaged = True
@@ -2936,7 +2902,7 @@ class Damage(Case):
         for stray in (b"q" + bytes(7) + b"y", "x", "\0", "q\0x",
                       b"q" + bytes(7), b"\xff" * 80):
             self.put(f"b:{in_slot}", stray)
-        self.client("ZADD", self.space.key(0, "fly"), 1, "x")
+        self.ask("ZADD", "fly", 1, "x")
         self.move(1100)
         self.pump()
         self.janitor()
@@ -2947,7 +2913,7 @@ class Damage(Case):
         for i in range(7):
             self.add(f"x{i}")
         self.pump()
-        self.client("DEL", self.space.key(0, "q:q"))
+        self.ask("DEL", "q:q")
         self.assertEqual(self.janitor(limit=100)[1], 7)
         self.assertEqual(self.janitor(limit=100)[1], 0)
         self.assertEqual(len(self.take()), 7)
@@ -2956,7 +2922,7 @@ class Damage(Case):
         for i in range(50):
             self.space("add", 0, f"x{i}", "q", "in", 0, 1, "", "")
         self.pump()
-        self.client("DEL", self.space.key(0, "q:q"))
+        self.ask("DEL", "q:q")
         restored = [self.space("janitor", 0, 1, 1)[1] for _ in range(50)]
         self.assertEqual(sum(restored), 50)
         self.assertLess(max(restored), 50)
@@ -2966,7 +2932,7 @@ class Damage(Case):
         for i in range(3):
             self.add(f"x{i}")
         self.pump()
-        self.client("LREM", self.space.key(0, "q:q"), 1, "x1")
+        self.ask("LREM", "q:q", 1, "x1")
         self.assertEqual(self.janitor()[1], 1)
         self.assertEqual(len(self.take()), 3)
 
@@ -2997,15 +2963,12 @@ class Damage(Case):
     def test_a_queue_of_another_type_is_set_aside(self):
         in_delivered(self)
         self.damaged = True
-        key = self.space.key(0, "q:q")
         for act in (lambda: (self.add("y"), self.pump()), self.janitor,
                     self.take):
-            self.client("DEL", key)
-            self.client("SET", key, "foreign")
+            self.ask("DEL", "q:q")
+            self.ask("SET", "q:q", "foreign")
             act()
-            self.assertEqual(
-                self.client("GET", self.space.key(0, "aside:q:q")),
-                b"foreign")
+            self.assertEqual(self.ask("GET", "aside:q:q"), b"foreign")
         self.janitor()
         self.assert_whole()
         self.assertEqual(len(self.take()), 2)
@@ -3054,7 +3017,7 @@ class Damage(Case):
 
     def test_an_entry_without_a_record_is_a_task_that_was_lost(self):
         in_delivered(self)
-        self.client("DEL", self.space.key(0, "r:x"))
+        self.ask("DEL", "r:x")
         self.assertEqual(self.take(), [])
         self.assertEqual(self.state(), "quarantined")
         self.assertEqual(self.check(), [])
@@ -3097,13 +3060,12 @@ class Damage(Case):
         for rest in ("fly", "dead", "bad", "b:%d" % (
                 START // TICK % SLOTS)):
             self.setUp()
-            key = self.space.key(0, rest)
             self.damaged = True
-            self.client("SET", key, "foreign")
+            self.ask("SET", rest, "foreign")
             self.add("x", attempts=1)
             self.add("y")
             self.add("z")
-            self.client("DEL", self.space.key(0, "r:z"))
+            self.ask("DEL", "r:z")
             self.pump()
             self.take()
             self.finish("x", outcome="fail")
@@ -3111,14 +3073,12 @@ class Damage(Case):
             self.janitor()
             self.assert_whole()
             self.assertEqual(self.call("dead", "drop", "z"), 0)
-            self.assertEqual(
-                self.client("GET", self.space.key(0, "aside:" + rest)),
-                b"foreign")
+            self.assertEqual(self.ask("GET", "aside:" + rest), b"foreign")
 
     def test_a_bucket_that_turns_foreign_at_the_pump(self):
         self.add()
         slot = self.record().slot
-        self.client("SET", self.space.key(0, f"b:{slot}"), "foreign")
+        self.ask("SET", f"b:{slot}", "foreign")
         self.assertEqual(self.space("pump", 0, 10, "")[0], 0)
         self.assertEqual(self.space("audit", 0, "x")[0],
                          [b"5 neither in its bucket nor in its queue"])
@@ -3131,19 +3091,18 @@ class Damage(Case):
         for value in (b"", b"x", b"\x93", b"\x91\xa1x", b"\xc0", b"\x90"):
             self.setUp()
             in_delivered(self)
-            self.client("SET", self.space.key(0, "t:w"), value)
+            self.ask("SET", "t:w", value)
             self.assertEqual(self.take()[0][0], b"x")
         self.setUp()
         in_delivered(self)
-        self.client("SADD", self.space.key(0, "t:w"), value)
+        self.ask("SADD", "t:w", value)
         self.assertEqual(self.take()[0][0], b"x")
 
     def test_what_lies_behind_the_cursor_is_mended_and_counted(self):
         in_pending(self)
         behind = (START // TICK - 5) % SLOTS
         self.client("ZREM", *self.bucket())
-        self.client("SETRANGE", self.space.key(0, "r:x"), 12, struct.pack(
-            "<IQ", behind, START))
+        self.ask("SETRANGE", "r:x", 12, struct.pack("<IQ", behind, START))
         self.client("ZADD", self.bucket()[0], 0, self.bucket()[1])
         self.assertIn(b"5 behind the cursor",
                       self.space("audit", 0, "x")[0])
@@ -3156,7 +3115,7 @@ class Damage(Case):
         self.damaged = True
         in_delivered(self)
         self.take()
-        self.client("ZREM", self.space.key(0, "fly"), "x")
+        self.ask("ZREM", "fly", "x")
         self.assertEqual(self.space("audit", 0, "x")[0], [b"5 not in fly"])
 
     def test_a_counter_that_is_no_number_stops_nothing(self):
@@ -3217,20 +3176,13 @@ class Damage(Case):
         """But what only a walk over all buckets finds."""
         damages = [
             (in_pending, lambda: self.client("DEL", self.bucket()[0])),
-            (in_pending, lambda: self.client(
-                "ZADD", self.space.key(0, "fly"), 5, "x")),
-            (in_pending, lambda: self.client(
-                "ZADD", self.space.key(0, "dead"), 5, "x")),
-            (in_delivered, lambda: self.client(
-                "DEL", self.space.key(0, "q:q"))),
-            (in_running, lambda: self.client(
-                "DEL", self.space.key(0, "fly"))),
-            (in_failed, lambda: self.client(
-                "DEL", self.space.key(0, "dead"))),
-            (in_failed, lambda: self.client(
-                "ZADD", self.space.key(0, "bad"), 5, "x")),
-            (in_unreadable, lambda: self.client(
-                "DEL", self.space.key(0, "bad"))),
+            (in_pending, lambda: self.ask("ZADD", "fly", 5, "x")),
+            (in_pending, lambda: self.ask("ZADD", "dead", 5, "x")),
+            (in_delivered, lambda: self.ask("DEL", "q:q")),
+            (in_running, lambda: self.ask("DEL", "fly")),
+            (in_failed, lambda: self.ask("DEL", "dead")),
+            (in_failed, lambda: self.ask("ZADD", "bad", 5, "x")),
+            (in_unreadable, lambda: self.ask("DEL", "bad")),
             (in_running, lambda: self.break_record(
                 lambda data: data[:20])),
             (in_failed, lambda: self.client(
@@ -3268,8 +3220,8 @@ class Rights(Case):
         in_running(self)
         self.add("y", delay=0)
         for rest in ("fly", "dead", "b:%d" % (START // TICK % SLOTS)):
-            self.client("DEL", self.space.key(0, rest))
-            self.client("SET", self.space.key(0, rest), "foreign")
+            self.ask("DEL", rest)
+            self.ask("SET", rest, "foreign")
 
     def operations(self):
         """What each script does, on the task that is there."""
@@ -3353,16 +3305,12 @@ class Rights(Case):
     def in_broken(case):
         """Delivered, and its record and its entry are gone."""
         in_delivered(case)
-        case.client("DEL", case.space.key(0, "q:q"))
-        case.client("DEL", case.space.key(0, "r:x"))
+        case.ask("DEL", "q:q")
+        case.ask("DEL", "r:x")
 
     def test_init_names_what_is_missing(self):
         """Of all commands of all scripts."""
-        used = set()
-        for name in [*self.scripts.names, "common"]:
-            used |= set(re.findall(
-                r'\b(?:call|try|sure|size)\("([A-Z]+)"',
-                read_script_file(name)))
+        used = commands_of_scripts()
         self.assertGreater(len(used), 20)
         for command in used - {"PUBLISH"}:
             self.client("ACL", "SETUSER", "limited", "-" + command)
@@ -3448,8 +3396,7 @@ class Janitor(Case):
             for attempts in (1, 2, 5, 11):
                 self.setUp()
                 self.space("add", 0, "x", "q", "in", 0, 20, "", "")
-                self.client("SETRANGE", self.space.key(0, "r:x"), 2,
-                            struct.pack("<H", attempts - 1))
+                self.ask("SETRANGE", "r:x", 2, struct.pack("<H", attempts - 1))
                 self.space("pump", 0, 10, "")
                 self.space("take", 0, "q", "w", 1, 0, 1, 1)
                 self.move(1)
@@ -3551,12 +3498,7 @@ class Cluster(unittest.TestCase):
 
     def test_a_life_in_a_cluster(self):
         with Engine(cluster_enabled="yes") as engine:
-            client = engine.client()
-            client("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            end = time.monotonic() + LIMIT
-            while b"cluster_state:ok" not in client("CLUSTER", "INFO"):
-                self.assertTrue(time.monotonic() < end)
-                time.sleep(0.01)
+            client, = join([engine])
             space = Space(client, "test", shards=3, slots=SLOTS, tick=TICK)
             for shard in range(3):
                 self.live(space, shard)
