@@ -11,57 +11,37 @@ HWT_BUILD is the folder of the programs; build/plain without it."""
 import os
 import sys
 import time
-import unittest
-import urllib.error
-import urllib.request
 
-from checker import Checker
-from engine import CLOCK, Engine, Space
-from programs import (DURABLE, NO, Programs, Running, call, main,
-                      wait_until)
+from engine import CLOCK
+from programs import DURABLE, NO, Programs, call, main, wait_until
+from scripts import START, Case
 
 HOUR = 3600000
 DAY = 24 * HOUR
 MAX, HOLD = 60000, 10000  # of scripts/common.lua
-START = 1700000000000
 
 
-class Scripts(unittest.TestCase):
+class Scripts(Case):
     """The rule, with a clock that is moved by hand."""
 
-    change = staticmethod(lambda name, text: text)  # of the scripts
-
     def setUp(self):
-        self.engine = Engine(clock=True)
-        self.addCleanup(self.engine.close)
-        self.engine.clock.stop_at(START)
-        self.client = self.engine.client()
-        self.addCleanup(self.client.close)
-        self.space = Space(self.client, "test", shards=1, slots=64, tick=100,
-                           change=self.change)
-        self.check = Checker(self.client, "test")
+        super().setUp()
+        self.client("FLUSHALL")
+        self.space = self.make("test", slots=64)
         self.pump()
 
-    def move(self, ms):
-        self.engine.clock.move(ms)
-
-    def add(self, name, delay):
-        return self.space("add", 0, name, "q", "in", delay, 5, "", "",
-                          witness="")
+    def call(self, name, *arguments, witness=""):
+        """By one who does not know the time. The invariants are checked at the
+        end of a test."""
+        return self.space(name, 0, *arguments, witness=witness)
 
     def pump(self, witness=""):
         """As a scheduler that has just begun, or knows the time."""
-        return self.space("pump", 0, 100, "", witness=witness)
-
-    def take(self, visibility=30000):
-        self.token = getattr(self, "token", 0) + 1
-        return self.space(
-            "take", 0, "q", "w", self.token, self.token - 1, 10, visibility,
-            witness="")
+        return self.call("pump", 100, "", witness=witness)
 
     def janitor(self):
         """How many leases it has ended."""
-        return self.space("janitor", 0, 10, 1, witness="")[0]
+        return super().janitor(10)[0]
 
     def pump_for(self, ms):
         """Each second; how many were moved."""
@@ -88,14 +68,14 @@ class Scripts(unittest.TestCase):
             self.pump()
         self.assertEqual(self.pump_for(14000), 0)
         self.assertEqual(self.pump_for(1000), 1)
-        self.assertEqual(self.check(), [])
+        self.assert_whole()
 
     def test_a_leap_that_lasts_is_believed(self):
         self.add("x", HOUR // 2)
         self.move(HOUR)
         self.assertEqual(self.pump_for(HOLD), 0)
         self.assertEqual(self.pump_for(1000), 1)
-        self.assertEqual(self.check(), [])
+        self.assert_whole()
 
     def test_a_second_leap_in_doubt_counts_anew(self):
         self.add("x", HOUR // 2)
@@ -119,7 +99,7 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.pump_for(1000), 1)
         self.assertEqual(self.pump_for(20000 - HOLD - 2000), 0)
         self.assertEqual(self.pump_for(1000), 1)
-        self.assertEqual(self.check(), [])
+        self.assert_whole()
 
     def test_leases_are_as_long_after_a_leap_that_lasts(self):
         """Whether they were given before it or in doubt."""
@@ -127,22 +107,22 @@ class Scripts(unittest.TestCase):
             self.add(f"x{before}", 0)
             self.pump()
             if before:
-                self.assertEqual(len(self.take(HOUR // 2)), 1)
+                self.assertEqual(len(self.take(visibility=HOUR // 2)), 1)
             self.move(HOUR)
             if not before:
-                self.assertEqual(len(self.take(HOUR // 2)), 1)
+                self.assertEqual(len(self.take(visibility=HOUR // 2)), 1)
             self.pump_for(HOLD + 1000)
             self.pump_for(HOUR // 2 - 1000)
             self.assertEqual(self.janitor(), 0)
             self.pump_for(1000)
             self.assertEqual(self.janitor(), 1)
-            self.assertEqual(self.check(), [])
-            self.space("cancel", 0, f"x{before}", witness="")
+            self.assert_whole()
+            self.call("cancel", f"x{before}")
 
     def test_leases_that_are_over_get_a_while_after_such_a_leap(self):
         self.add("x", 0)
         self.pump()
-        self.take(1)
+        self.take(visibility=1)
         self.move(1)
         self.pump()
         self.move(HOUR)
@@ -156,9 +136,9 @@ class Scripts(unittest.TestCase):
         self.add("x", 0)
         self.pump()
         self.take()
-        self.space("pause", 0, witness="")
+        self.call("pause")
         self.move(HOUR)
-        self.space("resume", 0, witness="")
+        self.call("resume")
         self.pump(START + HOUR)
         self.assertEqual(self.janitor(), 0)
         self.move(HOLD - 1)
@@ -171,9 +151,9 @@ class Scripts(unittest.TestCase):
         self.add("x", 0)
         self.pump()
         self.take()
-        self.space("pause", 0, witness="")
+        self.call("pause")
         self.move(HOUR)
-        self.space("resume", 0, witness="")
+        self.call("resume")
         self.move(-HOUR)
         self.pump_for(30000)
         self.assertEqual(self.janitor(), 1)
@@ -186,14 +166,14 @@ class Scripts(unittest.TestCase):
         self.pump()
         for task in self.take():
             outcome = "done" if task[0] == b"ended" else "fail"
-            self.space("finish", 0, task[0], task[6], outcome, 0, witness="")
+            self.call("finish", task[0], task[6], outcome, 0)
         for hours in (2, -2):
             self.move(hours * HOUR)
             self.pump()
             there = [self.client("EXISTS", self.space.key(0, "r:" + name))
                      for name in ("ended", "dead", "x")]
             self.assertEqual(there, [0, 1, 1])
-        self.assertEqual(self.check(), [])
+        self.assert_whole()
 
     def test_nobody_spins_while_time_stands_still(self):
         self.add("x", 50)
@@ -221,12 +201,12 @@ class Scripts(unittest.TestCase):
         # What waits for a worker is due by the old clock alone.
         self.add("now", 0)
         self.pump()
-        self.assertEqual(self.space("clock", 0, witness=""), -1)
+        self.assertEqual(self.call("clock"), -1)
         taken = self.take()[0]
-        self.space("finish", 0, taken[0], taken[6], "done", 0, witness="")
-        self.assertGreater(self.space("clock", 0, witness=""), HOUR - 10000)
+        self.call("finish", taken[0], taken[6], "done", 0)
+        self.assertGreater(self.call("clock"), HOUR - 10000)
         self.assertEqual(self.pump()[6], 0)
-        self.assertEqual(self.check(), [])
+        self.assert_whole()
         # What is added from now on is due by the clock.
         self.add("new", 3000)
         self.assertEqual([self.pump_for(2000), self.pump_for(1000)], [0, 1])
@@ -234,19 +214,18 @@ class Scripts(unittest.TestCase):
         self.assertTrue(fences and min(fences) > fence, fences)
         # A lease lasts 30 s, not an hour.
         self.pump_for(31000)
-        self.assertEqual(
-            self.space("janitor", 0, 10, 1, witness="")[0], 1 + len(fences))
+        self.assertEqual(self.janitor(), 1 + len(fences))
         # What was added while time stood still is late, and not lost.
         self.pump_for(HOUR // 50 * 48)
-        self.assertEqual(self.check(), [])
-        self.assertEqual(self.space("clock", 0, witness=""), 0)
+        self.assert_whole()
+        self.assertEqual(self.call("clock"), 0)
 
     def test_a_reset_leaves_nothing_behind_the_cursor(self):
         self.frozen()
         at = START + 60000
-        self.space("add", 0, "at", "q", "at", at, 5, "", "", witness="")
-        self.space("clock", 0, witness="")
-        self.assertEqual(self.check(), [])
+        self.call("add", "at", "q", "at", at, 5, "", "")
+        self.call("clock")
+        self.assert_whole()
         now = self.space.meta(0)["clock"]
         self.assertEqual(self.pump_for(at - now - 1000), 0)
         self.assertEqual(self.pump_for(2000), 1)
@@ -256,10 +235,7 @@ class Scripts(unittest.TestCase):
 class Machines(Programs):
     """hwtd, hwt-exec and hwtctl on the engine's machine."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.engine = Engine(clock=True, **DURABLE)
-        cls.addClassCleanup(cls.engine.close)
+    config = {"clock": True, **DURABLE}
 
     def setUp(self):
         super().setUp()
@@ -271,21 +247,7 @@ class Machines(Programs):
         self.ctl("init", "--shards=2", "--tick=20")
         self.hwtd = self.start("hwtd", "--metrics=0")
         wait_until(lambda: "serves space" in self.hwtd.err)
-        self.url = self.hwtd.err.split("http://")[1].split("/metrics")[0]
-        self.worker = self.start(
-            "hwt-exec", "--queue=q", "--", "sh", "-c", 'echo "$HWT_ID"')
-
-    def start(self, *words):
-        running = Running(self.folder, words[0], *self.where(), *words[1:])
-        self.addCleanup(running.close)
-        return running
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://{self.url}/{path}") as got:
-                return got.status, got.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+        self.worker = self.shell('echo "$HWT_ID"')
 
     def test_an_hour_ahead_for_three_seconds(self):
         """All goes on afterwards, and nothing was early."""
@@ -293,10 +255,10 @@ class Machines(Programs):
             self.add("--queue=q", "--in=1800", f"--id=early{i}")
         self.engine.clock.set_off(HOUR)
         time.sleep(1.5)
-        self.assertEqual(self.get("health")[0], 503)
-        self.assertIn("leapt", self.get("health")[1])
-        self.assertIn("clock_leap_seconds", self.get("metrics")[1])
-        self.assertIn("clock_ahead_seconds", self.get("metrics")[1])
+        self.assertEqual(self.hwtd.page("health")[0], 503)
+        self.assertIn("leapt", self.hwtd.page("health")[1])
+        self.assertIn("clock_leap_seconds", self.hwtd.page("metrics")[1])
+        self.assertIn("clock_ahead_seconds", self.hwtd.page("metrics")[1])
         time.sleep(1.5)
         self.engine.clock.set_off(0)
         for i in range(10):
@@ -304,7 +266,7 @@ class Machines(Programs):
         wait_until(lambda: self.worker.out.count("\n") == 10, 10)
         self.assertEqual(sorted(self.worker.out.split()),
                          sorted(f"after{i}" for i in range(10)))
-        wait_until(lambda: self.get("health") == (200, "ok\n"))
+        wait_until(lambda: self.hwtd.page("health") == (200, "ok\n"))
         self.assertIn("has leapt ahead", self.hwtd.err)
         self.ctl("clock")
 
@@ -313,8 +275,8 @@ class Machines(Programs):
         self.add("--queue=q", "--in=0", "--id=a")
         wait_until(lambda: self.worker.out.count("\n") == 1)
         self.engine.clock.set_off(0)
-        wait_until(lambda: self.get("health")[0] == 503)
-        self.assertIn("set back", self.get("health")[1])
+        wait_until(lambda: self.hwtd.page("health")[0] == 503)
+        self.assertIn("set back", self.hwtd.page("health")[1])
         wait_until(lambda: "behind what it was" in self.hwtd.err)
         said = call("hwtctl", "clock", *self.where())
         self.assertEqual(said.status, NO)
@@ -322,9 +284,13 @@ class Machines(Programs):
         self.assertIn("set back by", self.ctl("clock", "--reset").text)
         self.add("--queue=q", "--in=0.2", "--id=b")
         wait_until(lambda: self.worker.out.count("\n") == 2, 10)
-        wait_until(lambda: self.get("health") == (200, "ok\n"))
+        wait_until(lambda: self.hwtd.page("health") == (200, "ok\n"))
         self.ctl("clock")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        if Case.engine:
+            Case.engine.close()

@@ -708,7 +708,8 @@ MUTANTS = [
 
 
 # Some of their tests take seconds, or start the engine anew: others come first.
-SLOW = (scripts.Queues, scripts.Fair, scripts.Rights, scripts.Failure)
+SLOW = (scripts.Queues, scripts.Fair, scripts.Rights, scripts.Failure,
+        clocks.Scripts)
 
 
 def changed(file, old, new):
@@ -732,16 +733,13 @@ def found_by_tests(change):
         case.client.close()
     case.client = case.engine.client()
     case.scripts = Scripts(case.client, change)
-    classes = [each for file in (scripts, order)
+    classes = [each for file in (scripts, order, clocks)
                for each in vars(file).values()
                if isinstance(each, type) and issubclass(each, case)
                and each not in (case, scripts.Race)]  # its clock runs
     classes.sort(key=lambda each: each in SLOW and 1 + SLOW.index(each))
     suite = unittest.TestSuite(
         map(unittest.TestLoader().loadTestsFromTestCase, classes))
-    clocks.Scripts.change = staticmethod(change)
-    suite.addTests(
-        unittest.TestLoader().loadTestsFromTestCase(clocks.Scripts))
     result = unittest.TextTestRunner(
         stream=io.StringIO(), failfast=True).run(suite)
     bad = result.failures + result.errors
