@@ -14,7 +14,6 @@
 #include "simulator.h"
 #include "take.h"
 
-#define LINE_BITS 6
 #define LINES (1u << 20) /* of the table, a power of two */
 
 struct line {
@@ -25,6 +24,9 @@ struct line {
 };
 
 static struct line *table;
+static unsigned line_bits = 6;
+/* 0: cores go on in a fixed order. */
+static uint64_t random_state;
 static uint64_t counted;
 /* Of these: by each core, and under a lock. */
 static uint64_t by_core[CORES_MAX], locked;
@@ -36,12 +38,19 @@ static const unsigned *awaited[CORES_MAX];
 static unsigned least[CORES_MAX];
 static void (*body_of_cores)(unsigned core);
 static _Thread_local unsigned self;
-static _Thread_local bool simulated, measures, holds_lock;
+static _Thread_local bool simulated, measures, stands_by, holds_lock;
+
+void
+cores_option(unsigned line_bytes, uint64_t seed)
+{
+	line_bits = (unsigned)__builtin_ctz(line_bytes);
+	random_state = seed;
+}
 
 static struct line *
 line_of(uintptr_t address)
 {
-	uintptr_t number = address >> LINE_BITS;
+	uintptr_t number = address >> line_bits;
 	size_t at = number * UINT64_C(0x9e3779b97f4a7c15) >> 44;
 
 	while (table[at].number != 0 && table[at].number != number)
@@ -57,10 +66,22 @@ goes_on(unsigned core)
 	    (awaited[core] == NULL || (int)(*awaited[core] - least[core]) >= 0);
 }
 
+/* Where to begin to look for the next core. */
+static unsigned
+before_next(void)
+{
+	if (random_state == 0)
+		return self;
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (unsigned)((random_state >> 32) % core_count);
+}
+
 void
 core_pass(void)
 {
-	unsigned next = self;
+	unsigned next = before_next();
 	unsigned passed = 0;
 
 	do {
@@ -98,6 +119,12 @@ core_measure(bool on)
 	measures = on;
 }
 
+void
+core_stand_by(void)
+{
+	stands_by = true;
+}
+
 static void
 touch(const volatile void *memory, bool write)
 {
@@ -116,7 +143,7 @@ touch(const volatile void *memory, bool write)
 	line->modified = write || (line->modified && !moves);
 	if (!measures)
 		return;
-	if (moves) {
+	if (moves && !stands_by) {
 		line->transfers[(uintptr_t)memory >> 3 & 7]++;
 		counted++;
 		by_core[self]++;
@@ -238,7 +265,7 @@ transfers_each(void (*word)(uintptr_t address, uint64_t transfers))
 	for (i = 0; i < LINES; i++)
 		for (j = 0; j < 8; j++)
 			if (table[i].transfers[j] > 0)
-				word((table[i].number << LINE_BITS) + 8 * j,
+				word((table[i].number << line_bits) + 8 * j,
 				    table[i].transfers[j]);
 }
 

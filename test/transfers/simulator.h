@@ -7,9 +7,9 @@
  * from another one, or take it away from others before it writes. Caches are
  * without limit; what no core has comes from memory and is no transfer.
  *
- * A core is a thread. One runs at a time, in a fixed order: while it measures,
- * the next one goes on after each access, so that the cores meet wherever they
- * can.
+ * A core is a thread. One runs at a time, in an order that is the same in each
+ * run: while it measures, the next one goes on after each access, so that the
+ * cores meet wherever they can.
  */
 #ifndef SIMULATOR_H
 #define SIMULATOR_H
@@ -23,6 +23,10 @@
  * were in caches before are not any more. */
 void cores_run(unsigned cores, void (*body)(unsigned core));
 
+/* From now on, lines have so many bytes, a power of two; and the next core is
+ * one at random, which the seed determines, or with 0 the next one. */
+void cores_option(unsigned line_bytes, uint64_t seed);
+
 /* In a body. */
 
 /* Goes on when each core has called it. */
@@ -33,6 +37,9 @@ void core_pass(void);
 void core_await(const unsigned *counter, unsigned value);
 /* From now on, or no longer, this core's accesses count. */
 void core_measure(bool on);
+/* This core's accesses take turns with the others', but do not count. What
+ * others must get from it does. */
+void core_stand_by(void);
 
 /* A lock: a core that must wait for it moves its line once, however often it
  * looks, as one that sleeps would. */

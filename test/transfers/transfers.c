@@ -19,15 +19,20 @@
  * while the wheel is turned, beside threads that come and go, and where another
  * core still has the record's last handle. With a name, those subjects
  * are counted whose name has that text; --lines tells for 8 cores alone which
- * fields' lines moved, and how often for each operation.
+ * fields' lines moved, and how often for each operation. --seed=7 lets a random
+ * core go on after each access, instead of the next one; --line-bytes=128 is
+ * for processors whose lines are that long, or which fetch two at once.
  *
  * Then it is calculated what that would take where a transfer takes 60 to 120
  * ns: what an operation takes on one core, and its transfers, one after the
  * other. Together, all cores are not faster than the transfers which cannot
- * overlap: those of one line, of one core, or under the lock.
+ * overlap: those of one line, of one core, or under the lock, where what it
+ * takes on one core is added if the lock or the worker has all of it.
  *
  * Status 1: a control does not have its number, or a bound is not kept: 0 for
- * a pair and a touch, and some more than what was counted for the others.
+ * a pair and a touch, and some more than what was counted for the others. Of
+ * those that are there for a figure alone, and with --seed and --line-bytes,
+ * nothing is judged.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,16 +44,6 @@
 #include "simulator.h"
 #include "subjects.h"
 
-/* Calls of each core before it is measured: enough for records to come back to
- * the core that had them first. */
-#define WARM (each != 0 ? 8 + 64 / each : 600)
-/* Calls of each core that are measured, fewer where there are many; but so many
- * that each refills its cache of records, which fetches a page of them. */
-#define TURNS                                        \
-	(each > 1                   ? 2 + 16 / cores \
-		: each == 1         ? 64             \
-		: subject->per == 2 ? 128            \
-				    : 4 + 128 / cores)
 #define TICK HWT_MS(100)
 #define FAR HWT_SEC(60)
 
@@ -56,13 +51,16 @@ static struct hwt *timer;
 static struct hwt_mailbox *mailbox[CORES_MAX];
 static uint64_t clock_ns = HWT_SEC(1);
 static unsigned cores;
-/* A core's handle is written by the library: in a line of its own. */
+/* A core's handle is written by the library: in a line of its own, also of two
+ * times the usual size. */
 static struct {
-	_Alignas(64) hwt_timeout timeout;
+	_Alignas(128) hwt_timeout timeout;
 } mine[CORES_MAX];
 /* Handles that a core has handed to another, and what that has cancelled. */
 static unsigned made[CORES_MAX], taken[CORES_MAX];
 static unsigned scheduled, started, turns;
+/* Calls of a core, and what it has done in a row of cores. */
+static unsigned called[CORES_MAX], done[CORES_MAX];
 /* Timeouts of each core that expire on one tick; 0: none do. */
 static unsigned each;
 
@@ -108,10 +106,9 @@ pair_limited(unsigned core)
 	pair(core);
 }
 
-/* Twice what a cache of records holds. */
-#define MANY 256u
+#define MANY 1024u
 static struct {
-	_Alignas(64) hwt_timeout timeout[MANY];
+	_Alignas(128) hwt_timeout timeout[MANY];
 } many[CORES_MAX];
 
 static void
@@ -120,10 +117,10 @@ pairs_at_once(unsigned core)
 	hwt_timeout *timeout = many[core].timeout;
 	unsigned i;
 
-	for (i = 0; i < MANY; i++)
+	for (i = 0; i < each; i++)
 		must(hwt_new_timeout(timer, &timeout[i], task, NULL, FAR) == 0,
 		    "schedule");
-	for (i = 0; i < MANY; i++)
+	for (i = 0; i < each; i++)
 		must(hwt_cancel(timer, timeout[i]) == 0, "cancel");
 }
 
@@ -136,7 +133,7 @@ fill_cache(unsigned core)
 	hwt_timeout *timeout = many[core].timeout;
 	unsigned i;
 
-	for (i = 0; i < MANY; i++)
+	for (i = 0; i < 2 * CACHE_SLOTS; i++)
 		must(hwt_new_timeout(timer, &timeout[i], task, NULL, FAR) == 0,
 		    "schedule");
 	while (cache->count < CACHE_SLOTS)
@@ -211,6 +208,117 @@ touch_placed(unsigned core)
 	must(hwt_reschedule_at(
 		 timer, mine[core].timeout, clock_ns + FAR + scheduled++) == 0,
 	    "reschedule");
+}
+
+/* Nothing turns the wheel: delays of 1 to 600 s, shorter ones than before and
+ * longer ones. */
+static void
+pair_any_delay(unsigned core)
+{
+	uint64_t delay_ns = HWT_SEC(1 + called[core]++ * 7919 % 600);
+
+	must(hwt_new_timeout(
+		 timer, &mine[core].timeout, task, NULL, delay_ns) == 0 &&
+		hwt_cancel(timer, mine[core].timeout) == 0,
+	    "pair");
+}
+
+/* Of a timer with a worker of its own, which sleeps. */
+static void
+pair_with_worker(unsigned core)
+{
+	pair(core);
+}
+
+/* The first call of each core, and the second one. */
+static void
+pair_first(unsigned core)
+{
+	pair(core);
+}
+
+static void
+pair_second(unsigned core)
+{
+	pair(core);
+}
+
+/* Each core is one thread after the other. */
+static void
+pair_of_a_new_thread(unsigned core)
+{
+	struct thread_slot *slot = &thread_state.slot[0];
+
+	pair(core);
+	cache_release(timer, slot->cache);
+	memset(slot, 0, sizeof(*slot));
+}
+
+/* All cores put off one timeout. */
+static void
+touch_one(unsigned core)
+{
+	if (made[0] == 0) {
+		if (core == 0) {
+			schedule_at(0);
+			made[0] = 1;
+		}
+		core_await(&made[0], 1);
+	}
+	must(hwt_reschedule_at(
+		 timer, mine[0].timeout, clock_ns + FAR + ++scheduled) >= 0,
+	    "reschedule");
+}
+
+/* 60 and 30 s in turn: each other one is pulled in. */
+static void
+touch_pulled_in(unsigned core)
+{
+	must(hwt_touch(timer, NULL, &mine[core].timeout, task, NULL,
+		 called[core]++ % 2 ? FAR / 2 : FAR) == 0,
+	    "touch");
+}
+
+/* A core schedules, the next one puts off, and the one after that cancels. */
+static void
+passed_on(unsigned core)
+{
+	unsigned left = (core + cores - 1) % cores;
+	unsigned before = (left + cores - 1) % cores;
+	unsigned right = (core + 1) % cores;
+	unsigned round = 3 * called[core]++;
+
+	schedule_at(core);
+	done[core]++;
+	core_await(&done[left], round + 1);
+	must(hwt_reschedule_at(
+		 timer, mine[left].timeout, clock_ns + FAR + ++scheduled) == 0,
+	    "reschedule");
+	done[core]++;
+	core_await(&done[left], round + 2);
+	must(hwt_cancel(timer, mine[before].timeout) == 0, "cancel");
+	done[core]++;
+	core_await(&done[(right + 1) % cores], round + 3);
+}
+
+/* The last core reads the figures once for 64 pairs of each other core. */
+static void
+pairs_beside_stats(unsigned core)
+{
+	struct hwt_stats stats;
+	unsigned i;
+
+	if (core == cores - 1) {
+		core_stand_by();
+		core_await(&scheduled, (turns + 1) * each * (cores - 1));
+		must(hwt_read_stats(timer, &stats) == 0, "stats");
+		turns++;
+		return;
+	}
+	for (i = 0; i < each; i++) {
+		pair(core);
+		scheduled++;
+	}
 }
 
 /* Even cores schedule what the next odd one cancels. */
@@ -309,28 +417,30 @@ turn(unsigned schedulers)
 /* Of each core in a tick, while the last one turns the wheel: the timeout made
  * 16 calls ago is cancelled, if it has not expired, and another one made, due
  * in 2 to 9 ticks. */
-#define A_TICK 64u
+static void
+pair_of_many(unsigned core)
+{
+	unsigned i = called[core]++ % 64;
+	hwt_timeout *timeout = &many[core].timeout[i % 16];
+	int error = hwt_cancel(timer, *timeout);
+
+	must(error == 0 || error == -ENOENT || error == -EINPROGRESS, "cancel");
+	must(hwt_new_timeout(
+		 timer, timeout, task, NULL, (2 + i * 7 / 3 % 8) * TICK) == 0,
+	    "schedule");
+	scheduled++;
+}
 
 static void
 pairs_meanwhile(unsigned core)
 {
-	hwt_timeout *timeout;
 	unsigned i;
-	int error;
 
-	if (core == cores - 1) {
-		turn(A_TICK * (cores - 1));
-		return;
-	}
-	for (i = 0; i < A_TICK; i++) {
-		timeout = &many[core].timeout[i % 16];
-		error = hwt_cancel(timer, *timeout);
-		must(error == 0 || error == -ENOENT, "cancel");
-		must(hwt_new_timeout(timer, timeout, task, NULL,
-			 (2 + i * 7 / 3 % 8) * TICK) == 0,
-		    "schedule");
-		scheduled++;
-	}
+	if (core == cores - 1)
+		turn(each * (cores - 1));
+	else
+		for (i = 0; i < each; i++)
+			pair_of_many(core);
 }
 
 /* The same with 16 idle limits of each core, of 4 ticks. */
@@ -340,12 +450,13 @@ touches_meanwhile(unsigned core)
 	unsigned i;
 
 	if (core == cores - 1) {
-		turn(A_TICK * (cores - 1));
+		turn(each * (cores - 1));
 		return;
 	}
-	for (i = 0; i < A_TICK; i++) {
-		must(hwt_touch(timer, NULL, &many[core].timeout[i % 16], task,
-			 NULL, 4 * TICK) == 0,
+	for (i = 0; i < each; i++) {
+		must(hwt_touch(timer, NULL,
+			 &many[core].timeout[called[core]++ % 16], task, NULL,
+			 4 * TICK) == 0,
 		    "touch");
 		scheduled++;
 	}
@@ -408,6 +519,57 @@ expire_in_loops(unsigned core)
 	core_await(&started, end);
 }
 
+/* Each core has so many that expire on each tick, in its own loop. */
+static void
+expire_again(unsigned core)
+{
+	unsigned end = all_of(cores - 1);
+	unsigned turned = turns;
+	unsigned i;
+
+	if (core == cores - 1) {
+		turn(cores - 1);
+	} else {
+		for (i = 0; called[core] == 0 && i < each; i++)
+			must(hwt_new_periodic(timer,
+				 hwt_mailbox_executor(mailbox[core]), NULL,
+				 task, NULL, TICK, TICK) == 0,
+			    "periodic");
+		called[core]++;
+		scheduled++;
+		core_await(&turns, turned + 1);
+		must(hwt_mailbox_run(mailbox[core], 0, NULL) == 0, "run");
+	}
+	core_await(&started, end);
+}
+
+/* Core 0 schedules 32 timeouts for its loop on each tick, which the last core
+ * turns. Counted are the others, with so many pairs in a tick. */
+static void
+pairs_beside_expiries(unsigned core)
+{
+	const struct hwt_executor *loop = hwt_mailbox_executor(mailbox[0]);
+	unsigned i;
+
+	if (core == cores - 1) {
+		core_stand_by();
+		turn(each * (cores - 2) + 1);
+	} else if (core == 0) {
+		core_stand_by();
+		for (i = 0; i < 32; i++)
+			must(hwt_new_timeout_on(
+				 timer, loop, NULL, task, NULL, 1) == 0,
+			    "new");
+		scheduled++;
+		core_await(&turns, ++called[0]);
+		must(hwt_mailbox_run(mailbox[0], 0, NULL) == 0, "run");
+	} else {
+		for (i = 0; i < each; i++)
+			pair_of_many(core);
+		core_await(&turns, called[core] / each);
+	}
+}
+
 /* Cases. */
 
 struct subject {
@@ -434,13 +596,28 @@ static const struct subject subjects[] = {
     {"hwt: a pair", pair, 1, 0, 0, 0, 0, 16.9},
     {"hwt: a pair, deadline given", pair_placed, 1, 0, 0, 0, 0, 0},
     {"hwt: a pair, max_pending", pair_limited, 1, 0, 0, 2, -1, 0},
-    {"hwt: pairs, 256 at once", pairs_at_once, 1, 0, MANY, 0, 1, 0},
-    {"hwt: pairs, 64 a tick", pairs_meanwhile, 1, 1, A_TICK, 0, 1.5, 0},
+    {"hwt: a pair, any delay", pair_any_delay, 1, 0, 0, 0, 0, 0},
+    {"hwt: a pair, worker asleep", pair_with_worker, 1, 0, 0, 0, 0, 0},
+    {"hwt: a pair, a thread's first", pair_first, 1, 0, 0, 0, -1, 0},
+    {"hwt: a pair, a thread's second", pair_second, 1, 0, 0, 0, -1, 0},
+    {"hwt: a pair, a thread's only", pair_of_a_new_thread, 1, 0, 0, 0, -1, 0},
+    {"hwt: pairs, 64 at once", pairs_at_once, 1, 0, 64, 0, 0, 0},
+    {"hwt: pairs, 256 at once", pairs_at_once, 1, 0, 256, 0, 1, 0},
+    {"hwt: pairs, 1024 at once", pairs_at_once, 1, 0, 1024, 0, 1, 0},
+    {"hwt: pairs, 1 a tick", pairs_meanwhile, 1, 1, 1, 0, -1, 16.9},
+    {"hwt: pairs, 1024 a tick", pairs_meanwhile, 1, 1, 1024, 0, 1, 0},
+    {"hwt: pairs beside expiries", pairs_beside_expiries, 1, 2, 64, 0, -1, 0},
+    {"hwt: pairs beside hwt_read_stats", pairs_beside_stats, 1, 1, 64, 0, -1,
+	0},
+    {"hwt: pairs, 64 a tick", pairs_meanwhile, 1, 1, 64, 0, 1.5, 16.9},
     {"hwt: a pair beside new threads", pair_beside_new_threads, 1, 1, 0, 0, 0.1,
 	0},
     {"hwt: touch", touch, 1, 0, 0, 0, 0, 10.3},
     {"hwt: touch, deadline given", touch_placed, 1, 0, 0, 0, 0, 0},
-    {"hwt: touch, 64 a tick", touches_meanwhile, 1, 1, A_TICK, 0, 0.5, 0},
+    {"hwt: touch, pulled in", touch_pulled_in, 1, 0, 0, 0, 0, 0},
+    {"hwt: touch of one, by all", touch_one, 1, 0, 0, 0, -1, 0},
+    {"hwt: passed on and put off", passed_on, 1, 0, 0, 0, -1, 0},
+    {"hwt: touch, 64 a tick", touches_meanwhile, 1, 1, 64, 0, 0.5, 10.3},
     {"hwt: stale cancel elsewhere", stale_cancel, 2, 0, 0, 0, 2.2, 0},
     {"hwt: stale touch elsewhere", stale_touch, 2, 0, 0, 0, 2.2, 0},
     {"hwt: cancel elsewhere", hwt_elsewhere, 2, 0, 0, 0, 2.5, 16.9},
@@ -450,24 +627,53 @@ static const struct subject subjects[] = {
     {"hwt: one mailbox, 32 a tick", expire_in_mailbox, 1, 2, 32, 0, 5.2, 32.1},
     {"hwt: a mailbox each", expire_in_loops, 1, 1, 1, -1, -1, 32.1},
     {"hwt: a mailbox each, 32 a tick", expire_in_loops, 1, 1, 32, 0, 2.6, 32.1},
+    {"hwt: periodic", expire_again, 1, 1, 1, 0, -1, 0},
+    {"hwt: periodic, 32 a tick", expire_again, 1, 1, 32, 0, -1, 0},
 };
 static const struct subject *const subjects_end =
     subjects + sizeof(subjects) / sizeof(subjects[0]);
 
 static const struct subject *subject;
 
+/* Calls of each core before it is measured: enough for records to come back to
+ * the core that had them first. */
+static unsigned
+warm(void)
+{
+	if (subject->operation == pair_first)
+		return 0;
+	if (subject->operation == pair_second)
+		return 1;
+	return each != 0 ? 8 + 64 / each : 600;
+}
+
+/* Calls of each core that are measured, fewer where there are many; but so many
+ * that each refills its cache of records, which fetches a page of them. */
+static unsigned
+calls(void)
+{
+	if (subject->operation == pair_first ||
+	    subject->operation == pair_second)
+		return 1;
+	if (each > 1)
+		return 2 + 16 / cores;
+	if (each == 1)
+		return 64;
+	return subject->per == 2 ? 128 : 4 + 128 / cores;
+}
+
 static void
 body(unsigned core)
 {
 	unsigned i;
 
-	for (i = 0; i < WARM; i++) {
+	for (i = 0; i < warm(); i++) {
 		subject->operation(core);
 		core_pass();
 	}
 	cores_meet();
 	core_measure(true);
-	for (i = 0; i < TURNS; i++)
+	for (i = 0; i < calls(); i++)
 		subject->operation(core);
 	core_measure(false);
 	cores_meet();
@@ -477,9 +683,10 @@ static void
 open_timer(void)
 {
 	const struct hwt_clock clock = {.now_ns = read_clock};
-	const struct hwt_options options = {.flags = HWT_MANUAL,
-	    .clock = &clock,
-	    .tick_ns = TICK,
+	bool works = subject->operation == pair_with_worker;
+	const struct hwt_options options = {.flags = works ? 0 : HWT_MANUAL,
+	    .clock = works ? NULL : &clock,
+	    .tick_ns = works ? HWT_SEC(10) : TICK,
 	    .max_pending = subject->operation == pair_limited ? 1000 : 0};
 	unsigned i;
 
@@ -490,6 +697,8 @@ open_timer(void)
 	memset(many, 0, sizeof(many));
 	memset(made, 0, sizeof(made));
 	memset(taken, 0, sizeof(taken));
+	memset(called, 0, sizeof(called));
+	memset(done, 0, sizeof(done));
 	each = subject->each;
 	scheduled = 0;
 	started = 0;
@@ -509,14 +718,14 @@ close_timer(void)
 static unsigned
 operations(void)
 {
-	return (cores - subject->idle) / subject->per * TURNS *
+	return (cores - subject->idle) / subject->per * calls() *
 	    (each != 0 ? each : 1);
 }
 
 struct count {
 	double transfers, row; /* of an operation */
 };
-static struct count counts[32][7]; /* by subject, and by cores: 2^i */
+static struct count counts[64][7]; /* by subject, and by cores: 2^i */
 
 static void
 count_with(unsigned power)
@@ -577,10 +786,20 @@ time_of(const struct subject *of, unsigned power, double transfer_ns)
 	    counts[of - subjects][power].transfers * transfer_ns;
 }
 
+/* What takes time of its own under the lock, or on the worker. */
+static bool
+runs_in_a_row(const struct subject *of)
+{
+	return strncmp(of->name, "mutex_wheel", 11) == 0 ||
+	    of->operation == expire || of->operation == expire_in_mailbox ||
+	    of->operation == expire_in_loops;
+}
+
 static double
 rate_of(const struct subject *of, unsigned power, double transfer_ns)
 {
-	double row_ns = counts[of - subjects][power].row * transfer_ns;
+	double row_ns = counts[of - subjects][power].row * transfer_ns +
+	    (runs_in_a_row(of) ? of->own_ns : 0);
 	double each_ns = time_of(of, power, transfer_ns) /
 	    (((1u << power) - of->idle) / of->per);
 
@@ -598,7 +817,7 @@ print_calculated(const char *what, int digits,
 
 	printf("\n%s\n%-30s", what, "cores");
 	for (power = 0; power <= 6; power++)
-		printf("%10u", 1u << power);
+		printf("%12u", 1u << power);
 	printf("\n");
 	for (of = subjects; of < subjects_end; of++) {
 		if (of->own_ns <= 0)
@@ -613,7 +832,7 @@ print_calculated(const char *what, int digits,
 				snprintf(range, sizeof(range), "%.*f-%.*f",
 				    digits, quick < slow ? quick : slow, digits,
 				    quick < slow ? slow : quick);
-			printf("%10s",
+			printf("%12s",
 			    1u << power < of->per + of->idle ? "-" : range);
 		}
 		printf("\n");
@@ -623,11 +842,21 @@ print_calculated(const char *what, int digits,
 int
 main(int argc, char **argv)
 {
-	bool lines = argc > 1 && strcmp(argv[1], "--lines") == 0;
-	const char *name = argc > 1 + lines ? argv[1 + lines] : "";
-	bool kept = true;
-	unsigned count;
+	unsigned line_bytes = 64, seed = 0, count;
+	bool lines = false, kept = true;
+	const char *name;
 
+	for (; argc > 1 && strncmp(argv[1], "--", 2) == 0; argv++, argc--)
+		if (strcmp(argv[1], "--lines") == 0)
+			lines = true;
+		else
+			must(sscanf(argv[1], "--line-bytes=%u", &line_bytes) ==
+				    1 ||
+				sscanf(argv[1], "--seed=%u", &seed) == 1,
+			    argv[1]);
+	must(line_bytes == 64 || line_bytes == 128, "lines of 64 or 128 bytes");
+	cores_option(line_bytes, seed);
+	name = argc > 1 ? argv[1] : "";
 	mutex_wheel_open();
 	printf("cache lines moved between cores for each operation\n%-34s",
 	    "cores");
@@ -637,7 +866,9 @@ main(int argc, char **argv)
 	printf("\n");
 	for (subject = subjects; subject < subjects_end; subject++)
 		if (strstr(subject->name, name) != NULL)
-			kept = count_subject(lines) && kept;
+			kept = (count_subject(lines) || seed != 0 ||
+				   line_bytes != 64) &&
+			    kept;
 	if (lines || *name != '\0')
 		return kept ? 0 : 1;
 	print_calculated("calculated, not measured: ns an operation takes of "
