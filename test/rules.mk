@@ -188,7 +188,7 @@ build/explore/selftest: $$(call objects,$(patsubst %,test/explore/%.c, \
 # What is compiled with clang for its warnings alone.
 only_compiled := $(patsubst %,build/clang/%.o,$(basename $(stress) $(misuse) \
 	$(wildcard examples/*.c) $(recipes) $(loops) $(mains)) $(perf_names))
-fork_stress := $(wildcard test/stress/fork_*.c)
+untraced_stress := $(wildcard test/stress/fork_*.c) test/stress/guess.c
 alone_tsan := $(filter-out %/fork,$(filter build/tsan/%,$(alone)))
 
 ifneq ($(emulated),)
@@ -210,13 +210,13 @@ check: build/plain/libhwt.so build/plain/hwt-test \
 		build/explore/explore build/plain/test/random/model \
 		build/single/hwt.c build/tsan/test/check/watched \
 		$(call in,plain,$(stress)) \
-		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
+		$(call in,tsan,$(filter-out $(untraced_stress),$(stress))) \
 		$(filter build/plain/%,$(alone))
 	@test/check/run check
 check-all: build/plain/libhwt.so build/explore/explore \
 		build/clang/hwt-test $(examples) $(wheel) $(perf_programs) \
 		$(call in,plain,$(stress) test/random/model.c) \
-		$(call in,tsan,$(filter-out $(fork_stress),$(stress))) \
+		$(call in,tsan,$(filter-out $(untraced_stress),$(stress))) \
 		build/explore/selftest build/asan/test/random/model \
 		$(call in,asan,$(misuse)) build/asan/test/fuzz/replay \
 		build/fuzz/test/fuzz/fuzz $(only_compiled) \
