@@ -236,8 +236,8 @@ struct hwt_durable_stats {
 	uint64_t dead; /* now */
 	uint64_t missed; /* due tasks that a scan has found: 0 */
 	uint64_t lag_ns; /* of the shard that is furthest behind */
-	/* Of begun: their callbacks were not called, or they were released;
-	 * the attempt does not count. */
+	/* Of begun, those that were released: their callbacks were not called,
+	 * and the attempt does not count. */
 	uint64_t given_back;
 	/* At level REPLICATED, of the master that has most: how many replicas
 	 * are connected to it, and how many of them a call waits for. Is the
@@ -349,8 +349,8 @@ struct hwt_durable_limits {
 
 /*
  * The limits of a queue, for all its workers together, in the place of those
- * before. What runs already counts. A worker that is gone gives back what it
- * has when its leases end. They are kept in the engine, as a pause is; after an
+ * before. What runs already counts. What a worker that is gone has is free
+ * when its leases end. They are kept in the engine, as a pause is; after an
  * error, some shards may have them and others not: repeat it.
  * -EINVAL  queue is NULL or no name of a queue; a limit is outside its range
  */

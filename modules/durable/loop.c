@@ -188,7 +188,7 @@ loop_await_hint(struct loop *loop)
 }
 
 static void
-loop_look(struct loop *loop)
+loop_poll(struct loop *loop)
 {
 	loop->must_poll = false;
 	loop->may_connect = true;
@@ -212,7 +212,7 @@ loop_turn(struct loop *loop, bool wait)
 	if (loop->subscription == NULL && loop->may_connect)
 		wait = false;
 	if (poll(polled, 3, wait ? timeout_ms : 0) == 0 && wait)
-		loop_look(loop);
+		loop_poll(loop);
 	(void)eventfd_read(loop->wake_fd, &ignored);
 	(void)hwt_mailbox_run(loop->mailbox, 0, NULL);
 	loop_listen(loop);

@@ -120,7 +120,7 @@ static const struct figure figures[] = {
 	"Attempts that are to be made again."),
     R(failed, "failed_total", "counter", "Attempts that have failed for good."),
     R(released, "released_total", "counter",
-	"Tasks that were taken and given back."),
+	"Tasks that were taken and released."),
     R(running, "running", "gauge", "Attempts that have begun, and not ended."),
 };
 

@@ -127,7 +127,7 @@ poll_shards(struct hwt_durable_worker *worker)
 }
 
 void
-take_look(struct hwt_durable_worker *worker)
+take_poll(struct hwt_durable_worker *worker)
 {
 	poll_shards(worker);
 	jobs_release(worker, false);

@@ -81,7 +81,7 @@ loop_work(struct hwt_durable_worker *worker)
 	leases_keep(worker);
 	if (worker->looked_ns == 0 ||
 	    boot_now_ns() - worker->looked_ns >= SECOND_NS)
-		take_look(worker);
+		take_poll(worker);
 	leases_keep(worker);
 	outcomes_flush(worker);
 	need = take_needed(worker);

@@ -318,7 +318,7 @@ void take_note_room(
 uint32_t take_needed(struct hwt_durable_worker *worker);
 
 /* Once a second: polls, releases, checks. */
-void take_look(struct hwt_durable_worker *worker);
+void take_poll(struct hwt_durable_worker *worker);
 
 /* Whether a hint may tell it what it does not know. */
 bool take_awaits_hint(const struct hwt_durable_worker *worker);

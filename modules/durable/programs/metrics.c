@@ -22,7 +22,7 @@ static const struct {
     ROW(dropped, true, "Dead letters dropped."),
     ROW(begun, true, "Executions begun."),
     ROW(retried, true, "Executions that asked for another."),
-    ROW(given_back, true, "Executions that a worker had no thread for."),
+    ROW(given_back, true, "Attempts that were released: they do not count."),
     ROW(expired_leases, true, "Executions whose worker was not heard of."),
     ROW(missed, true, "Due tasks that a scan had to find; 0 is right."),
     ROW(pending, false, "Tasks that are not due."),

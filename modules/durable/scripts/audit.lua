@@ -6,7 +6,7 @@
 -- record says, and nowhere else; 6, the cursor is not in the future; 8, the
 -- counters agree with each other and with the sets. That pending is what the
 -- buckets have is for the caller to find out: there may be a million of them,
--- and a script holds up all others.
+-- and a script delays all others.
 
 local wrong
 
