@@ -155,8 +155,7 @@ Test(clock, a_time_is_given_to_the_system_to_the_nanosecond)
  * would look again and again until the boundary has come. */
 Test(clock, a_wait_does_not_end_before_its_time)
 {
-	uint64_t until_ns;
-	uint32_t word = 0;
+	uint64_t until_ns, word = 0;
 
 	for (unsigned turn = 0; turn < 10; turn++) {
 		until_ns = clock_monotonic_ns() + HWT_US(1700);
