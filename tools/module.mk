@@ -124,7 +124,10 @@ faults-$1: build/plain/modules/$1/test/faults/faults
 
 check-musl: $$(if $$(SHORT),,build/musl/$1-test \
 		$$($1_programs:%.c=build/musl/%))
-ifeq ($(emulated),)
+ifneq ($(emulated),)
+check: $$(foreach w,$(emulated),$$($1_programs:%.c=build/$$w/%)) \
+		$$(if $$(SHORT),,$(emulated:%=build/%/$1-test))
+else
 check: $1 build/plain/$1-test build/plain/modules/$1/test/faults/faults \
 		$$(foreach w,plain tsan,$$($1_programs:%.c=build/$$w/%))
 check-all: build/clang/$1-test build/asan/$1-test \

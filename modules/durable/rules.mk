@@ -27,7 +27,7 @@ build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
 	@mkdir -p $(@D)
 	$(Q)modules/durable/embed modules/durable/scripts >$@
 durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto abi \
-	musl, \
+	musl $(emulated), \
 	build/$w/modules/durable/call.o)
 $(durable_embeds): build/durable/scripts.h
 $(durable_embeds): own = -Ibuild/durable
@@ -117,7 +117,10 @@ check-all: build/clang/durable-test build/asan/durable-test \
 		$(durable_stressed)
 endif
 # Compiled, and no more: there is no hiredis to link with.
-check-musl: $(if $(SHORT),,build/musl/libhwt_durable.a)
+ifeq ($(SHORT),)
+check: $(emulated:%=build/%/libhwt_durable.a)
+check-musl: build/musl/libhwt_durable.a
+endif
 
 -include modules/durable/programs/rules.mk modules/durable/test/rules.mk \
 	modules/durable/perf/rules.mk

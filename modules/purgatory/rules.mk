@@ -10,10 +10,6 @@ $(eval $(call module,purgatory))
 explored_alone += modules/purgatory/memory.c modules/purgatory/stats_write.c
 $(eval $(call module_tests,purgatory))
 
-ifneq ($(emulated),)
-check: $(foreach w,$(emulated),$(purgatory_programs:%.c=build/$w/%)) \
-		$(patsubst %,build/%/purgatory-test, \
-			$(filter aarch64%,$(emulated)))
-else
+ifeq ($(emulated),)
 check-all: $$(longpoll)
 endif

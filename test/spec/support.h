@@ -62,10 +62,14 @@
 #endif
 
 /* A test that needs longer hangs: no specification takes a minute, but for
- * forks under AddressSanitizer beside other work. No test has a limit of its
- * own: a limit that ends before those of tests that run already makes the
- * runner forget, and leak, all of theirs. */
+ * forks under AddressSanitizer and a million timeouts under an emulator, beside
+ * other work. No test has a limit of its own: a limit that ends before those of
+ * tests that run already makes the runner forget, and leak, all of theirs. */
+#ifdef HWT_EMULATED
+#define TEST_SECONDS 240
+#else
 #define TEST_SECONDS (WITH_ASAN ? 240 : 60)
+#endif
 
 #define SUITE(name)                                             \
 	TestSuite(name, .init = suite_init, .fini = suite_fini, \
