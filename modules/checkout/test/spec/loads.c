@@ -74,6 +74,45 @@ Test(loaded_once, however_many_want_it_one_load_runs)
 	shelf_close(&shelf);
 }
 
+/* Of one byte to the most, all of them 0; and one with another last byte. */
+static void
+name_by_bytes(struct hwt_store_item *item, const char *zeros, const char *one)
+{
+	static const size_t size[] = {1, 7, 8, 9, 16, 17, HWT_STORE_KEY_MAX};
+	unsigned i;
+
+	for (i = 0; i < 7; i++)
+		item[i] =
+		    (struct hwt_store_item){zeros, size[i], NULL, HWT_WRITE};
+	item[7] = (struct hwt_store_item){one, 16, NULL, HWT_WRITE};
+}
+
+Test(loaded_once, a_key_is_its_bytes_and_how_many_they_are)
+{
+	static const char bytes[2][HWT_STORE_KEY_MAX];
+	static const char one[2][16] = {{[15] = 1}, {[15] = 1}};
+	const struct hwt_store_options names = {.limit = 100};
+	struct hwt_store_request request;
+	struct hwt_store_item item[8];
+	unsigned i;
+
+	shelf_open_with(&shelf, &names);
+	for (i = 0; i < 2; i++) {
+		name_by_bytes(item, bytes[i], one[i]);
+		assert_rc(hwt_store_request_init(
+			      shelf.store, &request, item, 8, NULL, NULL),
+		    0);
+		assert_rc(
+		    hwt_store_acquire_wait(shelf.store, &request, HWT_NEVER),
+		    0);
+		assert_rc(hwt_store_release(shelf.store, &request), 0);
+		assert_u64(shelf_stats(&shelf).misses, 8);
+		assert_u64(shelf_stats(&shelf).hits, 8 * i);
+		assert_u64(shelf_stats(&shelf).loaded, 8);
+	}
+	shelf_close(&shelf);
+}
+
 Test(loaded_once, without_a_load_an_object_is_there_when_it_is_named)
 {
 	const struct hwt_store_options names = {.limit = 1};
