@@ -2,7 +2,7 @@
 /*
  * What waits under a key, and how many.
  *
- * A listing walks as a check does (WALK in purgatory.c): it takes a batch of
+ * A listing walks as a check does (WALK in walk.c): it takes a batch of
  * operations under the lock, and calls visit without it. Links keep their order
  * and new ones come behind the walk's end, so that what is linked throughout is
  * passed once. Of operations that wait for a value the walk remembers the last

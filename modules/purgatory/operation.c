@@ -38,14 +38,6 @@
  * last thing it does, and frees the record if done has returned before. So the
  * task, whose argument is the record's address, never finds another operation.
  *
- * RAISE decides at once, under the lock of the key's shard, what it unlinks (of
- * an operation with a quorum, with the last key that was missing: quorum.c).
- * What is linked can be found by all others, and what is not has its outcome:
- * an operation that another raise reaches never waits, undecided, behind a done
- * of the first one's thread, and does not expire there. That thread holds RUN
- * of those that it must end, so that their records stay. The owner of one that
- * it leaves ends it after that lock, which operation_unlink takes.
- *
  * CALLBACKS. In a callback, a done or a hand-over that a call causes is put off
  * until the thread's outermost callback of that purgatory has returned; the
  * operation keeps RUN until then. A walk that a predicate asks for is put off
@@ -69,6 +61,10 @@
  * the words of those that were refused. Each operation is handed over once at
  * most.
  *
+ * CIRCLE. This file, left.c and walk.c call each other in a circle: the owner
+ * leaves an operation to a timeout (operation_leave) whose task owns it again,
+ * and is a call like any other, at whose end a walk may have been put off.
+ *
  * EDGES
  *   E:event   what a thread wrote before an event: release by its change of the
  *             word, acquire by the owner's change that clears AGAIN or takes
@@ -80,7 +76,6 @@
  *             acquire by the next owner.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "operation.h"
 #include "probe.h"
@@ -89,17 +84,6 @@
 #define CALLBACKS_MAX 8u
 
 _Thread_local struct call *calls;
-
-/* What no shard has counted by the end of the outermost call. */
-static void
-call_count_tried(struct call *call)
-{
-	struct shard *shard = &call->purgatory->shard[0];
-
-	shard_lock(shard);
-	shard->tried += call_take_tried(call->purgatory);
-	shard_unlock(shard);
-}
 
 void
 call_be_patient(const struct hwt_purgatory *purgatory)
@@ -113,25 +97,6 @@ call_be_tired(const struct hwt_purgatory *purgatory)
 	call_of(purgatory)->again = AGAIN_MAX;
 }
 
-bool
-call_put_off(struct call *call, const struct walk_request *request)
-{
-	struct walk_request *copy;
-
-	if (call == NULL || call->predicates == 0)
-		return false;
-	copy = malloc(sizeof(*copy));
-	if (copy == NULL)
-		return false;
-	*copy = *request;
-	if (call->first_request == NULL)
-		call->first_request = copy;
-	else
-		call->last_request->next = copy;
-	call->last_request = copy;
-	return true;
-}
-
 static void
 call_put_end_off(struct call *call, struct operation *operation)
 {
@@ -141,16 +106,6 @@ call_put_end_off(struct call *call, struct operation *operation)
 	else
 		call->last->next = operation;
 	call->last = operation;
-}
-
-static void
-call_walk(struct call *call)
-{
-	struct walk_request request = *call->first_request;
-
-	free(call->first_request);
-	call->first_request = request.next;
-	(void)purgatory_walk(call->purgatory, &request);
 }
 
 /* done has returned: frees the record, or leaves it to the timeout's task. */
@@ -279,22 +234,6 @@ call_carry_out(struct call *call)
 	}
 }
 
-/* A walk that is begun here may put off another one, but not begin it. */
-void
-call_end(struct call *call)
-{
-	if (calls != call)
-		return;
-	call_flush(call);
-	while (call->first_request != NULL) {
-		call_walk(call);
-		call_flush(call);
-	}
-	if (call->tried != 0)
-		call_count_tried(call);
-	calls = call->outer;
-}
-
 /* Carries out now or, in a callback, later. */
 static void
 operation_finish(struct call *call, struct operation *operation, unsigned depth)
@@ -312,6 +251,16 @@ operation_run(struct operation *operation, uint64_t id, uint64_t queued)
 		return false;
 	operation_finish(call_of(operation->home->purgatory), operation, 0);
 	return true;
+}
+
+/* ARMING is over then: see reschedule.c. */
+static void
+operation_await_arming(struct operation *operation)
+{
+	struct hwt_purgatory *purgatory = operation->home->purgatory;
+
+	(void)pthread_mutex_lock(&purgatory->arming);
+	(void)pthread_mutex_unlock(&purgatory->arming);
 }
 
 /* The timeout's task decides EXPIRED itself, and has started then. */
@@ -335,6 +284,52 @@ operation_disarm(struct operation *operation)
 	 * one that has an owner and an outcome. */
 	if (hwt_cancel(timer, timeout) != -EINPROGRESS)
 		a64_store_release(&operation->word, word & ~(ARMED | AGAIN));
+}
+
+/* The owner's: only a raise unlinks what others own, and only thresholds, for
+ * which this takes the lock of each key's shard. */
+void
+operation_unlink(struct operation *operation, uint64_t outcome)
+{
+	struct shard *home = operation->home;
+	struct quorum *quorum = quorum_of(operation);
+	struct shard *shard;
+	struct link *link;
+	uint32_t i;
+
+	OPERATION_PROBE(end, home->purgatory, operation_handle(operation).id,
+	    outcome, operation->arg);
+	if (quorum != NULL)
+		quorum_unlink(quorum);
+	for (i = operation->link_count; i-- > 1;) {
+		link = &operation->links[i];
+		if (!link_is_linked(link))
+			continue;
+		shard = shard_of(home->purgatory, link_hash(link));
+		shard_lock(shard);
+		(void)key_unlink(shard, link);
+		shard_unlock(shard);
+	}
+	shard_lock(home);
+	if (operation->link_count > 0 && link_is_linked(&operation->links[0]))
+		(void)key_unlink(home, &operation->links[0]);
+	if (quorum != NULL)
+		home->memory_bytes -= quorum_bytes(quorum->count);
+	else if (links_are_allocated(operation))
+		home->memory_bytes -=
+		    operation->link_count * sizeof(struct link);
+	home->pending--;
+	home->ended[outcome]++;
+	home->tried += call_take_tried(home->purgatory);
+	shard_unlock(home);
+	links_free(operation);
+}
+
+void
+permit_release(struct hwt_purgatory *purgatory)
+{
+	if (purgatory->max_pending != 0)
+		(void)a64_add_seq(&purgatory->permits, UINT64_MAX);
 }
 
 void
@@ -456,25 +451,4 @@ operation_decide(struct operation *operation, uint64_t id, uint64_t outcome)
 	if (taken == TAKEN_OWN)
 		operation_end(operation, false);
 	return taken != TAKEN_NOT;
-}
-
-void
-operation_expire(hwt_timeout timeout, void *arg)
-{
-	struct operation *operation = arg;
-	struct call call;
-	uint64_t word;
-
-	(void)timeout;
-	call_begin(&call, operation->home->purgatory);
-	(void)operation_decide(
-	    operation, operation_handle(operation).id, HWT_EXPIRED);
-	call_end(&call);
-	do {
-		word = a64_load_acquire(&operation->word);
-		if (!(word & LIVE)) {
-			operation_free_locked(operation, word);
-			return;
-		}
-	} while (!a64_cas_seq(&operation->word, word, word & ~ARMED));
 }

@@ -2,19 +2,24 @@
 /*
  * The inside of a purgatory, and what its source files share.
  *
- *   purgatory.c   making, watching, walking a key, shutting down
+ *   stats_write.c counters as text
+ *   mailbox.c     the executor for an event loop
+ *   list.c        what waits under a key
+ *   purgatory.c   making, watching, events, shutting down
+ *   reschedule.c  a deadline: its timeout's task, moving it
+ *   walk.c        walking a key; the end of a call
+ *   left.c        operations that a call has left, to the next one or a timeout
  *   operation.c   the word of an operation, its owner's rule, callbacks
  *   quorum.c      operations that wait for the values of several keys
- *   reschedule.c  moving a deadline
- *   list.c        what waits under a key
- *   shard.c       keys, links, thresholds
+ *   shard.c       links and thresholds under keys
  *   pool.c        the memory of operations
  *   table.c       the hash table of a shard's keys
+ *   key.c         the memory of keys
  *   lock.c        the lock of a shard
  *   memory.c      pages of the system
- *   left.c        operations that a call has left, to the next one or a timeout
- *   mailbox.c     the executor for an event loop
- *   stats_write.c counters as text
+ *
+ * Each calls those below it, and none above, but for operation.c, which says
+ * why it calls left.c.
  *
  * A record stays one until the purgatory is destroyed, so that a stale handle
  * can be looked up and refused; the generation in its word moves on whenever it
@@ -158,7 +163,7 @@ struct key {
 	struct key_chunk *chunk; /* that it is in */
 };
 
-/* Keys that a shard has allocated at once: see shard.c. */
+/* Keys that a shard has allocated at once: see key.c. */
 struct key_chunk {
 	struct key_chunk *next, *previous;
 	struct key *free;
@@ -270,6 +275,14 @@ link_hash(const struct link *link)
 	return (where & 1) ? where : ((struct key *)(uintptr_t)where)->hash;
 }
 
+/* With the lock of the key's shard; NULL: it is not linked. */
+static inline void
+link_store(struct link *link, const struct key *key)
+{
+	/* E:where release */
+	aptr_store_release(&link->where, key);
+}
+
 static inline bool
 link_is_linked(const struct link *link)
 {
@@ -296,6 +309,14 @@ quorum_of(const struct operation *operation)
 	return operation->link_count == 0
 	    ? (struct quorum *)(void *)operation->links
 	    : NULL;
+}
+
+/* Not inside of the record; it has not ended. */
+static inline bool
+links_are_allocated(const struct operation *operation)
+{
+	return operation->links != NULL &&
+	    operation->links != operation->inside;
 }
 
 /* A key's hash says which shard it belongs to: by the high bits, since others
@@ -334,6 +355,15 @@ static inline void
 shard_unlock(struct shard *shard)
 {
 	lock_drop(&shard->lock);
+}
+
+/* 0; or what each call answers without one, or in a forked child. */
+static inline int
+purgatory_enter(const struct hwt_purgatory *purgatory)
+{
+	if (purgatory == NULL)
+		return -EINVAL;
+	return timer_is_foreign(purgatory->timer) ? -EOWNERDEAD : 0;
 }
 
 /* A call of the library that this thread is in: the outermost one of its
@@ -397,11 +427,6 @@ int key_link(struct shard *shard, struct operation *operation,
     struct link *link, struct hwt_key name, uint64_t hash, uint64_t at_least);
 /* With the lock of the key's shard held. False: the key is freed. */
 bool key_unlink(struct shard *shard, struct link *link);
-/* With the lock held: a key for the link that is alone. NULL: no memory. */
-struct key *key_for_alone(struct shard *shard, struct link *link);
-/* Unlinks the operation from all keys, and counts its end. */
-void operation_unlink(struct operation *operation, uint64_t outcome);
-void links_free(struct operation *operation);
 /* With the lock held: the lowest threshold, and the first one behind another
  * value and arrival; NULL: none. */
 struct threshold *key_lowest(struct key *key);
@@ -414,6 +439,17 @@ void key_place(struct key *key, struct link *position, bool last);
 void key_move(struct link *position, struct link *before);
 void key_displace(struct shard *shard, struct link *position);
 
+/* table.c, besides table.h */
+/* With the lock held: a key for the link that is alone. NULL: no memory. */
+struct key *key_for_alone(struct shard *shard, struct link *link);
+
+/* key.c */
+/* With the lock held. Not initialized, but for its chunk; NULL: no memory. */
+struct key *key_alloc(struct shard *shard);
+void key_free(struct shard *shard, struct key *key);
+/* All of the shard's. */
+void keys_free(struct shard *shard);
+
 /* pool.c */
 struct operation_pool *pool_create(void);
 /* inherited: as for shards_destroy. */
@@ -425,6 +461,8 @@ void operation_free(struct operation *operation, uint64_t word);
 /* The same, and whoever has had the pool's lock after that knows that the
  * caller does not use the purgatory any more. */
 void operation_free_locked(struct operation *operation, uint64_t word);
+/* What was allocated for its links. */
+void links_free(struct operation *operation);
 /* The record at a handle's index; NULL: there is none. */
 struct operation *operation_at(
     const struct hwt_purgatory *purgatory, uint64_t id);
@@ -446,7 +484,7 @@ void memory_unmap(void *memory, size_t bytes);
 bool memory_release(void *memory, size_t bytes);
 
 /* operation.c */
-/* Every call that may end operations is between these. */
+/* Every call that may end operations is between this and call_end. */
 static inline void
 call_begin(struct call *call, struct hwt_purgatory *purgatory)
 {
@@ -457,7 +495,6 @@ call_begin(struct call *call, struct hwt_purgatory *purgatory)
 	if (!nested)
 		calls = call;
 }
-void call_end(struct call *call);
 /* Hands over what was put off, or calls its done, if the thread is in no
  * callback. */
 void call_carry_out(struct call *call);
@@ -485,6 +522,10 @@ enum taken {
 };
 enum taken operation_take(
     struct operation *operation, uint64_t id, uint64_t outcome);
+/* For the owner: unlinks it from all keys, and counts its end. */
+void operation_unlink(struct operation *operation, uint64_t outcome);
+/* One of max_pending less. */
+void permit_release(struct hwt_purgatory *purgatory);
 /* For the owner: carries the outcome out. watching: see operation_own. */
 void operation_end(struct operation *operation, bool watching);
 /* Both. True: this call has decided. */
@@ -502,9 +543,6 @@ bool operation_run(struct operation *operation, uint64_t id, uint64_t queued);
 /* For a mailbox that an executor hands it to: from now on only that runs it.
  * False: no executor holds it. */
 bool operation_queue(struct operation *operation, uint64_t id);
-/* The task of its timeout. */
-void operation_expire(hwt_timeout timeout, void *arg);
-
 /* For the owner of one that has ended: cancels its timeout. */
 void operation_disarm(struct operation *operation);
 
@@ -518,8 +556,8 @@ bool quorum_count(struct quorum *quorum);
 void quorum_unlink(struct quorum *quorum);
 
 /* reschedule.c */
-/* For the owner of one that has ended, and has ARMING: that is over then. */
-void operation_await_arming(struct operation *operation);
+/* The task of an operation's timeout. */
+hwt_task operation_expire;
 
 /* left.c */
 /* For the owner, whose word has AGAIN and no outcome: gives it up. False: the
@@ -533,7 +571,7 @@ void left_close(struct hwt_purgatory *purgatory);
 bool left_await(struct hwt_purgatory *purgatory);
 void left_free(struct hwt_purgatory *purgatory);
 
-/* purgatory.c */
+/* walk.c */
 /* What a walk through a key takes under the lock at once: see WALK. */
 struct batch {
 	struct visit {
@@ -558,13 +596,6 @@ bool walk_collect(
     struct walk *walk, struct key *key, bool all, struct batch *batch);
 /* With the lock held. The key may be freed. */
 void walk_end(struct walk *walk, struct shard *shard);
-/* 0; or what each call answers without one, or in a forked child. */
-int purgatory_enter(const struct hwt_purgatory *purgatory);
-/* hwt_operation_run, with queued as for operation_run. */
-int purgatory_run(
-    struct hwt_purgatory *purgatory, hwt_operation operation, uint64_t queued);
-/* An operation of max_pending less. */
-void permit_release(struct hwt_purgatory *purgatory);
 /* Walks through the operations under a key: outcome 0 calls their predicates,
  * HWT_COMPLETED ends those whose at_least is not above value, another one ends
  * all. Returns how many it has decided. In a predicate, that is put off until
@@ -581,5 +612,11 @@ size_t purgatory_walk(
 /* call: call_of(purgatory). False: the thread is in no predicate, or there is
  * no memory. */
 bool call_put_off(struct call *call, const struct walk_request *request);
+void call_end(struct call *call);
+
+/* purgatory.c */
+/* hwt_operation_run, with queued as for operation_run. */
+int purgatory_run(
+    struct hwt_purgatory *purgatory, hwt_operation operation, uint64_t queued);
 
 #endif

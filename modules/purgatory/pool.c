@@ -550,6 +550,18 @@ pool_create(void)
 	return pool;
 }
 
+/* A child that was forked meanwhile must not free them again. */
+void
+links_free(struct operation *operation)
+{
+	struct link *links = operation->links;
+	bool allocated = links_are_allocated(operation);
+
+	operation->links = NULL;
+	if (allocated)
+		free(links);
+}
+
 /* Operations that are pending: in a forked child only. */
 static void
 pool_free_links(const struct hwt_purgatory *purgatory)

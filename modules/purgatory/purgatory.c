@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watching operations, walking through those of a key, shutting down.
+ * Making a purgatory, watching operations, events, shutting down.
  *
  * WATCH, in this order: the record gets LIVE and RUN, so that this call owns
  * it; it is linked under all keys; its timeout is armed; then the owner's rule
@@ -22,12 +22,6 @@
  *   second it finds the link, otherwise A3 sees B1. The group is also read
  *   before B2: if the key is there, B4 follows without B2 and B3.
  *
- * WALK. A walk collects the handles of up to 32 operations under the lock, and
- * looks at them without it. A handle of one that has ended meanwhile is stale,
- * and refused. If the key has more links than a batch, the walk leaves its
- * position in the list, and a second one at the end: what is linked behind that
- * comes after this event.
- *
  * SHUTDOWN closes each shard under its lock, and then ends what is live. A
  * watch makes its word LIVE under the lock of the operation's home, and finds
  * that closed or is found.
@@ -43,14 +37,6 @@
 
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)
-
-int
-purgatory_enter(const struct hwt_purgatory *purgatory)
-{
-	if (purgatory == NULL)
-		return -EINVAL;
-	return timer_is_foreign(purgatory->timer) ? -EOWNERDEAD : 0;
-}
 
 static bool
 options_are_valid(const struct hwt_purgatory_options *options)
@@ -134,13 +120,6 @@ permit_take(struct hwt_purgatory *purgatory)
 			return false;
 	} while (!a64_cas_seq(&purgatory->permits, taken, taken + 1));
 	return true;
-}
-
-void
-permit_release(struct hwt_purgatory *purgatory)
-{
-	if (purgatory->max_pending != 0)
-		(void)a64_add_seq(&purgatory->permits, UINT64_MAX);
 }
 
 static int
@@ -425,248 +404,7 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *operation,
 	return result;
 }
 
-/* Walking. */
-
-void
-batch_add(struct batch *batch, struct operation *operation)
-{
-	batch->visit[batch->count++] = (struct visit){
-	    operation, operation_handle(operation), operation->arg};
-}
-
-/* Each operation is looked at, or ended, and its done called, before the
- * next. */
-static size_t
-batch_visit(struct hwt_purgatory *purgatory, const struct batch *batch,
-    uint64_t outcome)
-{
-	struct call *call = call_of(purgatory);
-	size_t decided = 0;
-	uint32_t i;
-
-	for (i = 0; i < batch->count; i++) {
-		const struct visit *visit = &batch->visit[i];
-
-		decided += outcome == 0
-		    ? operation_event(visit->operation, visit->handle.id)
-		    : operation_decide(
-			  visit->operation, visit->handle.id, outcome);
-		call_flush(call);
-	}
-	return decided;
-}
-
-/* With the lock held: the link's operation, if the walk concerns it. */
-static void
-batch_add_link(struct batch *batch, const struct link *link, bool all)
-{
-	struct operation *operation = link->operation;
-
-	if (operation != NULL && (all || operation->try_complete != NULL))
-		batch_add(batch, operation);
-}
-
-/* With the lock held: all of a key with few links. */
-static void
-collect_few(struct key *key, bool all, struct batch *batch)
-{
-	struct threshold *threshold = key_lowest(key);
-	const struct link *link;
-
-	for (link = key->first; link != NULL; link = link->next)
-		batch_add_link(batch, link, all);
-	while (all && threshold != NULL) {
-		batch_add(batch, threshold->link.operation);
-		threshold = key_after(key, threshold);
-	}
-}
-
-void
-walk_begin(struct walk *walk, struct shard *shard, struct key *key)
-{
-	*walk = (struct walk){.limit = shard->arrivals};
-	key_place(key, &walk->at, false);
-	key_place(key, &walk->end, true);
-}
-
-bool
-walk_collect(struct walk *walk, struct key *key, bool all, struct batch *batch)
-{
-	struct link *next = walk->at.next;
-	struct threshold *threshold;
-	uint32_t looks;
-
-	batch->count = 0;
-	for (looks = WALK_BATCH; looks > 0 && next != &walk->end; looks--) {
-		batch_add_link(batch, next, all);
-		next = next->next;
-	}
-	key_move(&walk->at, next);
-	if (!all)
-		return looks == 0;
-	for (; looks > 0; looks--) {
-		threshold = key_after(key, &walk->after);
-		if (threshold == NULL)
-			return false;
-		walk->after.at_least = threshold->at_least;
-		walk->after.arrival = threshold->arrival;
-		if (threshold->arrival < walk->limit)
-			batch_add(batch, threshold->link.operation);
-	}
-	return true;
-}
-
-void
-walk_end(struct walk *walk, struct shard *shard)
-{
-	key_displace(shard, &walk->at);
-	key_displace(shard, &walk->end);
-}
-
-/* With the lock held, and when it returns. */
-static size_t
-walk_many(struct hwt_purgatory *purgatory, struct shard *shard, struct key *key,
-    uint64_t outcome)
-{
-	struct walk walk;
-	struct batch batch;
-	size_t decided = 0;
-	bool more;
-
-	walk_begin(&walk, shard, key);
-	do {
-		more = walk_collect(&walk, key, outcome != 0, &batch);
-		shard_unlock(shard);
-		decided += batch_visit(purgatory, &batch, outcome);
-		shard_lock(shard);
-		shard->tried += call_take_tried(purgatory);
-	} while (more);
-	walk_end(&walk, shard);
-	return decided;
-}
-
-static size_t
-walk_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
-{
-	struct shard *shard = shard_of(purgatory, request->hash);
-	const uint64_t outcome = request->outcome;
-	size_t decided = 0;
-	struct batch batch;
-	struct key *key;
-	entry_t entry;
-
-	batch.count = 0;
-	shard_lock(shard);
-	key = entry = table_find(&shard->table, request->name, request->hash);
-	if (entry_is_link(entry))
-		batch_add_link(&batch, entry_link(entry), outcome != 0);
-	else if (key != NULL && key->links + key->positions <= WALK_BATCH)
-		collect_few(key, outcome != 0, &batch);
-	else if (key != NULL)
-		decided = walk_many(purgatory, shard, key, outcome);
-	shard_unlock(shard);
-	return decided + batch_visit(purgatory, &batch, outcome);
-}
-
-/* What a raise has decided: how many, and those that it owns and must end. */
-struct reached {
-	size_t decided;
-	struct operation *owned[WALK_BATCH];
-	uint32_t owned_count;
-};
-
-/* With the lock held, by which the operation stays what it is. */
-static void
-reached_add(struct reached *reached, struct operation *operation)
-{
-	struct quorum *quorum = quorum_of(operation);
-	enum taken taken;
-
-	if (quorum != NULL && !quorum_count(quorum))
-		return;
-	taken = operation_take(
-	    operation, operation_handle(operation).id, HWT_COMPLETED);
-	reached->decided += taken != TAKEN_NOT;
-	if (taken == TAKEN_OWN)
-		reached->owned[reached->owned_count++] = operation;
-}
-
-/* With the lock held: unlinks a batch of those that value reaches, the lowest
- * first, and decides them. False: these were the last. */
-static bool
-collect_reached(struct shard *shard, struct key *key, uint64_t value,
-    uint64_t limit, struct reached *reached)
-{
-	struct threshold *lowest;
-	uint32_t looks;
-
-	reached->owned_count = 0;
-	for (looks = WALK_BATCH; looks > 0; looks--) {
-		lowest = key != NULL ? key_lowest(key) : NULL;
-		if (lowest == NULL || lowest->at_least > value ||
-		    lowest->arrival >= limit)
-			return false;
-		if (!key_unlink(shard, &lowest->link))
-			key = NULL;
-		reached_add(reached, lowest->link.operation);
-	}
-	return true;
-}
-
-static void
-end_reached(struct hwt_purgatory *purgatory, const struct reached *reached)
-{
-	uint32_t i;
-
-	for (i = 0; i < reached->owned_count; i++) {
-		operation_end(reached->owned[i], false);
-		call_flush(call_of(purgatory));
-	}
-}
-
-/* With the lock held. NULL: there is none, or no memory for that of a link that
- * is alone, which waits for no value: then this one is not kept. */
-static struct key *
-find_to_raise(struct shard *shard, const struct walk_request *request)
-{
-	entry_t entry = table_find(&shard->table, request->name, request->hash);
-
-	return entry_is_link(entry) ? key_for_alone(shard, entry_link(entry))
-				    : entry;
-}
-
-static size_t
-raise_key(struct hwt_purgatory *purgatory, const struct walk_request *request)
-{
-	struct shard *shard = shard_of(purgatory, request->hash);
-	struct reached reached;
-	struct key *key;
-	uint64_t limit;
-
-	shard_lock(shard);
-	limit = shard->arrivals;
-	reached.decided = 0;
-	key = find_to_raise(shard, request);
-	if (key != NULL)
-		key_raise(key, request->value);
-	while (collect_reached(shard, key, request->value, limit, &reached)) {
-		shard_unlock(shard);
-		end_reached(purgatory, &reached);
-		shard_lock(shard);
-		key = find_to_raise(shard, request);
-	}
-	shard_unlock(shard);
-	end_reached(purgatory, &reached);
-	return reached.decided;
-}
-
-size_t
-purgatory_walk(
-    struct hwt_purgatory *purgatory, const struct walk_request *request)
-{
-	return request->outcome == HWT_COMPLETED ? raise_key(purgatory, request)
-						 : walk_key(purgatory, request);
-}
+/* Events. */
 
 /* False: nothing is linked under the key; what is linked from now on sees what
  * the caller has done before. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moving the deadline of an operation.
+ * The deadline of an operation: its timeout's task, and moving it.
  *
  * An operation that has a timeout keeps it: the timer moves that, and says
  * whether its task had begun before. The caller need not be the owner. It finds
@@ -37,6 +37,27 @@
 #include "core/pause.h"
 #include "operation.h"
 #include "probe.h"
+
+void
+operation_expire(hwt_timeout timeout, void *arg)
+{
+	struct operation *operation = arg;
+	struct call call;
+	uint64_t word;
+
+	(void)timeout;
+	call_begin(&call, operation->home->purgatory);
+	(void)operation_decide(
+	    operation, operation_handle(operation).id, HWT_EXPIRED);
+	call_end(&call);
+	do {
+		word = a64_load_acquire(&operation->word);
+		if (!(word & LIVE)) {
+			operation_free_locked(operation, word);
+			return;
+		}
+	} while (!a64_cas_seq(&operation->word, word, word & ~ARMED));
+}
 
 static bool
 is_open(struct operation *operation, uint64_t id)
@@ -83,15 +104,6 @@ operation_arm(
 		error = hwt_cancel(purgatory->timer, timeout);
 	(void)error;
 	return 0;
-}
-
-void
-operation_await_arming(struct operation *operation)
-{
-	struct hwt_purgatory *purgatory = operation->home->purgatory;
-
-	(void)pthread_mutex_lock(&purgatory->arming);
-	(void)pthread_mutex_unlock(&purgatory->arming);
 }
 
 /* Of an operation with a timeout. */

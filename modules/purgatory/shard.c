@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shards: keys, links and thresholds.
+ * Shards: links and thresholds under keys.
  *
  * A shard is a hash table of keys under a lock. A key has a list of operations
  * by arrival, and a tree of those that wait for a value, by value and arrival.
@@ -31,9 +31,6 @@
 #include "operation.h"
 #include "probe.h"
 
-#define CHUNK_KEYS_MIN 8u
-#define CHUNK_BYTES_MAX 65536u
-
 static int
 threshold_compare(const struct threshold *a, const struct threshold *b)
 {
@@ -44,149 +41,6 @@ threshold_compare(const struct threshold *a, const struct threshold *b)
 
 RB_GENERATE_INTERNAL(thresholds, threshold, entry, threshold_compare,
     __attribute__((unused)) static)
-
-/* Keys. They are in chunks: the first one of a shard has a few, and stays;
- * each further one has as many as there are, but no more than 64 KiB take, and
- * is freed when it is empty. While the shard has keys, one of those that are
- * empty is kept, so that a key that comes and goes allocates nothing. */
-
-static void
-chunk_unlist(struct shard *shard, struct key_chunk *chunk)
-{
-	*(chunk->previous != NULL ? &chunk->previous->next : &shard->chunks) =
-	    chunk->next;
-	*(chunk->next != NULL ? &chunk->next->previous : &shard->last_chunk) =
-	    chunk->previous;
-}
-
-/* Behind previous; NULL: at the front. */
-static void
-chunk_list(
-    struct shard *shard, struct key_chunk *chunk, struct key_chunk *previous)
-{
-	chunk->previous = previous;
-	chunk->next = previous != NULL ? previous->next : shard->chunks;
-	*(chunk->previous != NULL ? &chunk->previous->next : &shard->chunks) =
-	    chunk;
-	*(chunk->next != NULL ? &chunk->next->previous : &shard->last_chunk) =
-	    chunk;
-}
-
-/* Pages are mapped: malloc might keep them. */
-static size_t
-chunk_size(const struct shard *shard)
-{
-	size_t bytes = sizeof(struct key_chunk) +
-	    (shard->objects + CHUNK_KEYS_MIN) * sizeof(struct key);
-
-	if (bytes >= CHUNK_BYTES_MAX)
-		return memory_round(CHUNK_BYTES_MAX);
-	return bytes >= memory_round(1) ? memory_round(bytes) : bytes;
-}
-
-static bool
-chunk_is_mapped(const struct key_chunk *chunk)
-{
-	return chunk->bytes >= memory_round(1);
-}
-
-static struct key_chunk *
-chunk_create(struct shard *shard)
-{
-	size_t bytes = chunk_size(shard);
-	struct key_chunk *chunk =
-	    bytes >= memory_round(1) ? memory_map(bytes) : malloc(bytes);
-
-	if (chunk == NULL)
-		return NULL;
-	chunk->bytes = bytes;
-	chunk->free = NULL;
-	chunk->count =
-	    (uint32_t)((bytes - sizeof(*chunk)) / sizeof(struct key));
-	chunk->used = 0;
-	chunk->begun = 0;
-	chunk_list(shard, chunk, NULL);
-	shard->memory_bytes += bytes;
-	return chunk;
-}
-
-static void
-chunk_free(struct key_chunk *chunk)
-{
-	if (chunk_is_mapped(chunk))
-		memory_unmap(chunk, chunk->bytes);
-	else
-		free(chunk);
-}
-
-static void
-chunk_destroy(struct shard *shard, struct key_chunk *chunk)
-{
-	chunk_unlist(shard, chunk);
-	shard->memory_bytes -= chunk->bytes;
-	chunk_free(chunk);
-}
-
-/* With the lock held. NULL: no memory. */
-static struct key *
-key_alloc(struct shard *shard)
-{
-	struct key_chunk *chunk = shard->chunks;
-	struct key *key;
-
-	if (chunk == NULL || chunk->used == chunk->count)
-		chunk = chunk_create(shard);
-	if (chunk == NULL)
-		return NULL;
-	if (chunk == shard->empty_chunk)
-		shard->empty_chunk = NULL;
-	key = chunk->free;
-	if (key != NULL)
-		chunk->free = key->chain;
-	else
-		key = &chunk->key[chunk->begun++];
-	key->chunk = chunk;
-	shard->objects++;
-	if (++chunk->used == chunk->count && chunk != shard->last_chunk) {
-		chunk_unlist(shard, chunk);
-		chunk_list(shard, chunk, shard->last_chunk);
-	}
-	return key;
-}
-
-static void
-chunk_becomes_empty(struct shard *shard, struct key_chunk *chunk)
-{
-	struct key_chunk *kept = shard->empty_chunk;
-	bool all = shard->objects == 0;
-
-	if (kept != NULL && all) {
-		chunk_destroy(shard, kept);
-		shard->empty_chunk = NULL;
-	}
-	if (chunk->count == CHUNK_KEYS_MIN)
-		return;
-	if (kept != NULL || all)
-		chunk_destroy(shard, chunk);
-	else
-		shard->empty_chunk = chunk;
-}
-
-static void
-key_free(struct shard *shard, struct key *key)
-{
-	struct key_chunk *chunk = key->chunk;
-
-	key->chain = chunk->free;
-	chunk->free = key;
-	shard->objects--;
-	if (chunk->used-- == chunk->count && chunk != shard->chunks) {
-		chunk_unlist(shard, chunk);
-		chunk_list(shard, chunk, NULL);
-	}
-	if (chunk->used == 0)
-		chunk_becomes_empty(shard, chunk);
-}
 
 /* With the lock held. NULL: no memory. */
 static struct key *
@@ -209,13 +63,6 @@ key_destroy(struct shard *shard, struct key *key)
 }
 
 static void
-link_store(struct link *link, const struct key *key)
-{
-	/* E:where release */
-	aptr_store_release(&link->where, key);
-}
-
-static void
 list_insert(struct key *key, struct link *link, struct link *before)
 {
 	struct link *after = before != NULL ? before->previous : key->last;
@@ -234,22 +81,6 @@ list_remove(struct key *key, struct link *link)
 	    link->next;
 	*(link->next != NULL ? &link->next->previous : &key->last) =
 	    link->previous;
-}
-
-struct key *
-key_for_alone(struct shard *shard, struct link *link)
-{
-	struct hwt_key name = link->name;
-	uint64_t hash = link_hash(link);
-	struct key *key = key_alloc(shard);
-
-	if (key == NULL)
-		return NULL;
-	*key = (struct key){
-	    .name = name, .hash = hash, .links = 1, .chunk = key->chunk};
-	table_replace(&shard->table, link, key, hash);
-	list_insert(key, link, NULL);
-	return key;
 }
 
 /* False: the table has no place for it. */
@@ -419,64 +250,6 @@ shard_alloc(struct shard *shard)
 	return operation;
 }
 
-static bool
-links_are_allocated(const struct operation *operation)
-{
-	return operation->links != NULL &&
-	    operation->links != operation->inside;
-}
-
-/* A child that was forked meanwhile must not free them again. */
-void
-links_free(struct operation *operation)
-{
-	struct link *links = operation->links;
-	bool allocated = links_are_allocated(operation);
-
-	operation->links = NULL;
-	if (allocated)
-		free(links);
-}
-
-/* The owner's: only a raise unlinks what others own, and only thresholds, for
- * which this takes the lock of each key's shard. */
-void
-operation_unlink(struct operation *operation, uint64_t outcome)
-{
-	struct shard *home = operation->home;
-	struct quorum *quorum = quorum_of(operation);
-	struct shard *shard;
-	struct link *link;
-	uint32_t i;
-
-	OPERATION_PROBE(end, home->purgatory, operation_handle(operation).id,
-	    outcome, operation->arg);
-	if (quorum != NULL)
-		quorum_unlink(quorum);
-	for (i = operation->link_count; i-- > 1;) {
-		link = &operation->links[i];
-		if (!link_is_linked(link))
-			continue;
-		shard = shard_of(home->purgatory, link_hash(link));
-		shard_lock(shard);
-		(void)key_unlink(shard, link);
-		shard_unlock(shard);
-	}
-	shard_lock(home);
-	if (operation->link_count > 0 && link_is_linked(&operation->links[0]))
-		(void)key_unlink(home, &operation->links[0]);
-	if (quorum != NULL)
-		home->memory_bytes -= quorum_bytes(quorum->count);
-	else if (links_are_allocated(operation))
-		home->memory_bytes -=
-		    operation->link_count * sizeof(struct link);
-	home->pending--;
-	home->ended[outcome]++;
-	home->tried += call_take_tried(home->purgatory);
-	shard_unlock(home);
-	links_free(operation);
-}
-
 /* Making and freeing. */
 
 static int
@@ -511,17 +284,6 @@ shards_create(struct hwt_purgatory *purgatory, uint32_t count)
 	return 0;
 }
 
-static void
-chunks_free(struct key_chunk *chunk)
-{
-	struct key_chunk *next;
-
-	for (; chunk != NULL; chunk = next) {
-		next = chunk->next;
-		chunk_free(chunk);
-	}
-}
-
 /* Where nobody was in the lock as the child was forked, all is as it should
  * be. */
 void
@@ -533,7 +295,7 @@ shards_destroy(struct hwt_purgatory *purgatory, bool inherited)
 	for (i = 0; i < purgatory->shard_count; i++) {
 		shard = &purgatory->shard[i];
 		if (!inherited || lock_try(&shard->lock)) {
-			chunks_free(shard->chunks);
+			keys_free(shard);
 			table_destroy(&shard->table);
 		}
 	}

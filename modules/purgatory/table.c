@@ -204,6 +204,36 @@ group_has_places(const struct key_group *group, const struct key_group *other)
 	    (int)GROUP_PLACES;
 }
 
+/* Puts a key of the same name into the link's place. */
+static void
+table_replace(
+    struct table *table, struct link *link, struct key *key, uint64_t hash)
+{
+	struct key_group *group = group_of(table, hash);
+
+	group->place[group_place(group, link_entry(link), hash)] = key;
+}
+
+struct key *
+key_for_alone(struct shard *shard, struct link *link)
+{
+	struct hwt_key name = link->name;
+	uint64_t hash = link_hash(link);
+	struct key *key = key_alloc(shard);
+
+	if (key == NULL)
+		return NULL;
+	*key = (struct key){
+	    .name = name, .hash = hash, .links = 1, .chunk = key->chunk};
+	table_replace(&shard->table, link, key, hash);
+	link_store(link, key);
+	link->previous = NULL;
+	link->next = NULL;
+	key->first = link;
+	key->last = link;
+	return key;
+}
+
 /* Its links get keys, which can be chained. False: no memory. */
 static bool
 group_make_keys(struct shard *shard, const struct key_group *group)
@@ -378,15 +408,6 @@ table_add(struct shard *shard, entry_t entry, uint64_t hash)
 		return false;
 	shard->entries++;
 	return true;
-}
-
-void
-table_replace(
-    struct table *table, struct link *link, struct key *key, uint64_t hash)
-{
-	struct key_group *group = group_of(table, hash);
-
-	group->place[group_place(group, link_entry(link), hash)] = key;
 }
 
 void

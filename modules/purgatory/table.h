@@ -150,9 +150,6 @@ entry_t table_find(
     const struct table *table, struct hwt_key name, uint64_t hash);
 /* There is none of that name. False: a link, and its group has no place. */
 bool table_add(struct shard *shard, entry_t entry, uint64_t hash);
-/* Puts a key of the same name into the link's place. */
-void table_replace(
-    struct table *table, struct link *link, struct key *key, uint64_t hash);
 void table_remove(struct shard *shard, entry_t entry, uint64_t hash);
 
 #endif
