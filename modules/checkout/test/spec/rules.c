@@ -112,28 +112,66 @@ Test(rules, check_change_and_recheck_state)
 	store_close(&store);
 }
 
+static struct hwt_store *disk;
+static struct hwt_store_job *fault;
+static _Atomic unsigned faults, served;
+
+static int
+fault_from_disk(void *ctx, struct hwt_store_job *job, const void *key,
+    size_t size, struct hwt_loaded *loaded)
+{
+	(void)ctx;
+	(void)key;
+	(void)size;
+	(void)loaded;
+	fault = job;
+	faults++;
+	return HWT_STORE_LATER;
+}
+
+static void
+serve_and_release(struct hwt_store_request *request, void *arg, int result)
+{
+	(void)arg;
+	assert_rc(result, 0);
+	served++;
+	assert_rc(hwt_store_release(disk, request), 0);
+}
+
+static void
+want_object(unsigned index, void *arg)
+{
+	struct hwt_store_request *request = arg;
+
+	assert_rc(hwt_store_acquire(disk, &request[index], HWT_NEVER), 1);
+}
+
+#define REQUESTS 8
+
 /* "For the time it takes to fault from disk, this object is in-use for all
- * other requests and thus they go to blocked request queue automatically": who
- * gets the object first loads it, and the others find it loaded. */
+ * other requests and thus they go to blocked request queue automatically". */
 Test(rules, initiate_faulting_from_disk_once_and_only_once)
 {
-	struct demand demand[5] = {0};
-	static bool loaded[OBJECTS];
-	unsigned loads = 0, i;
+	const struct hwt_store_options options = {.load = fault_from_disk};
+	static struct hwt_store_request request[REQUESTS];
+	struct hwt_store_item item[REQUESTS];
+	unsigned i;
 
 	store_open(&store, NULL);
-	memset(loaded, 0, sizeof(loaded));
-	for (i = 0; i < 5; i++) {
-		demand_init(&demand[i], &store, i % 2 == 0 ? "a" : "ab");
-		assert_rc(demand_acquire(&demand[i], HWT_NEVER), i > 0);
+	assert_rc(hwt_store_create(&disk, store.checkout, &options), 0);
+	for (i = 0; i < REQUESTS; i++) {
+		item[i] = (struct hwt_store_item){.key = "a", .size = 1};
+		assert_rc(hwt_store_request_init(disk, &request[i], &item[i], 1,
+			      serve_and_release, NULL),
+		    0);
 	}
-	for (i = 0; i < 5; i++) {
-		assert_u64(demand[i].calls, i > 0);
-		loads += !loaded[0];
-		loaded[0] = true;
-		demand_release(&demand[i]);
-	}
-	assert_u64(loads, 1);
+	in_parallel(REQUESTS, want_object, request);
+	assert_u64(faults, 1);
+	assert_u64(served, 0);
+	assert_rc(hwt_store_complete(disk, fault, 0, NULL), 0);
+	assert_u64(faults, 1);
+	assert_u64(served, REQUESTS);
+	assert_rc(hwt_store_destroy(disk), 0);
 	store_close(&store);
 }
 
