@@ -85,7 +85,7 @@ int connection_poll(struct connection *connection, redisReply **reply);
 /* False: the other side has closed it, or has sent what nobody asked for. */
 bool connection_is_usable(const struct connection *connection);
 
-/* What engine.c has for verify.c and subscription.c. */
+/* What engine.c, nodes.c and table.c have for subscription.c. */
 struct engine;
 struct engine_wait;
 

@@ -11,7 +11,7 @@
  *   occur.c      adds the occurrences that are due
  *   calendar.c   when a schedule occurs
  *   task.c       checks, records, numbers; no input or output
- *   engine.c     the client of Redis: see engine.h, engine_inside.h
+ *   engine.h     the client of Redis; its files: engine_inside.h
  */
 #ifndef HWT_DURABLE_INSIDE_H
 #define HWT_DURABLE_INSIDE_H

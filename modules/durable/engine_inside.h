@@ -2,15 +2,19 @@
 /*
  * The inside of the engine's client, and what its source files share.
  *
- *   engine.c       open, close, keys, identity, limits
- *   credentials.c  user and password
- *   batch.c        rounds and back-offs
- *   group.c        the calls of a round that go to one node
- *   call.c         one call: its command, and what a reply means for it
- *   nodes.c        connections, levels, pools, nodes that hang
- *   table.c        which node has which shard: servers, Sentinel, cluster
- *   log.c          which lines are written
- *   subscription.c         a subscription, or waiting for hints
+ *   open.c          open, close
+ *   credentials.c   user and password
+ *   batch.c         rounds and back-offs
+ *   group.c         the calls of a round that go to one node
+ *   call.c          one call: its command, and what a reply means for it
+ *   subscription.c  a subscription, or waiting for hints
+ *   table.c         which node has which shard: servers, Sentinel, cluster
+ *   nodes.c         connections, levels, pools, nodes that hang
+ *   engine.c        names, keys, identity, times
+ *   log.c           which lines are written
+ *
+ * Each of them calls only those that stand below it here, and, below them all,
+ * verify.c, connection.c, route.c and task.c.
  *
  * LOCK. It protects the table of the nodes, the pools of connections that are
  * not in use, which nodes are silent, and which lines were logged last. It is
