@@ -5,6 +5,7 @@
  *
  *   calendar.c  lines of cron, and the next occurrence
  *   zone.c      the zone files of the system
+ *   day.c       days and dates
  *
  * WHEN CLOCKS CHANGE. A line whose minute or hour begins with * occurs in each
  * minute in which the local clock shows a time that it names: so not at a time
@@ -52,7 +53,7 @@ int64_t calendar_next(const struct calendar *calendar, int64_t after);
 int64_t calendar_last(
     const struct calendar *calendar, int64_t after, int64_t until);
 
-/* The number of a day, from 1970-01-01, and back. */
+/* day.c: the number of a day, from 1970-01-01, and back. */
 int64_t day_of(int64_t year, unsigned month, unsigned day);
 void day_read(int64_t number, int64_t *year, unsigned *month, unsigned *day);
 unsigned day_weekday(int64_t number);
@@ -63,7 +64,7 @@ struct zone_part {
 	int64_t begin, end, offset;
 };
 
-/* Errors as calendar_read. */
+/* zone.c: errors as calendar_read. */
 int zone_read(struct zone **zone, const char *name, char why[WHY_MAX]);
 void zone_free(struct zone *zone);
 
