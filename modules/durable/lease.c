@@ -69,8 +69,7 @@ void
 leases_extend_after(struct hwt_durable_worker *worker, uint64_t delay_ns)
 {
 	worker->extend_ns = boot_now_ns() + delay_ns;
-	(void)loop_after(
-	    &worker->loop, &worker->extend, worker_woken, worker, delay_ns);
+	(void)loop_wake_after(&worker->loop, &worker->extend, delay_ns);
 }
 
 /* Of all that have not ended. One whose lease was over on its way to a thread

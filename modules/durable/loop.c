@@ -107,6 +107,19 @@ loop_after(struct loop *loop, hwt_timeout *timeout, hwt_task *task, void *arg,
 	return error;
 }
 
+static void
+nothing(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+}
+
+int
+loop_wake_after(struct loop *loop, hwt_timeout *timeout, uint64_t delay_ns)
+{
+	return loop_after(loop, timeout, nothing, NULL, delay_ns);
+}
+
 void
 loop_cancel(struct loop *loop, hwt_timeout *timeout)
 {

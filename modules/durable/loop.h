@@ -62,6 +62,10 @@ void loop_await_hint(struct loop *loop);
 /* Task runs on the loop, after delay. One that is pending is moved. */
 int loop_after(struct loop *loop, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns);
+
+/* The same with a task that does nothing: it has woken the loop. */
+int loop_wake_after(struct loop *loop, hwt_timeout *timeout, uint64_t delay_ns);
+
 void loop_cancel(struct loop *loop, hwt_timeout *timeout);
 
 /* 10 ms, doubled up to 500 ms; *back_off_ns is 0 at first. */

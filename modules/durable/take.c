@@ -134,8 +134,7 @@ take_poll(struct hwt_durable_worker *worker)
 	jobs_check(worker);
 	stats_publish(worker);
 	worker->looked_ns = boot_now_ns();
-	(void)loop_after(
-	    &worker->loop, &worker->look, worker_woken, worker, SECOND_NS);
+	(void)loop_wake_after(&worker->loop, &worker->look, SECOND_NS);
 }
 
 struct take {

@@ -34,13 +34,6 @@
 
 static a64_t last_serial;
 
-void
-worker_woken(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-}
-
 /* The loop. */
 
 /* What no callback was called for is released; what cannot be reported is
@@ -322,8 +315,8 @@ worker_begin(struct hwt_durable_worker *worker)
 	worker->loop.ctx = worker;
 	error = loop_create(&worker->loop);
 	if (error == 0)
-		error = loop_after(&worker->loop, &worker->look, worker_woken,
-		    worker, SECOND_NS);
+		error =
+		    loop_wake_after(&worker->loop, &worker->look, SECOND_NS);
 	if (error != 0)
 		return error;
 	workers_add(worker);

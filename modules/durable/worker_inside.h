@@ -212,9 +212,6 @@ unlock(struct hwt_durable_worker *worker)
 	(void)pthread_mutex_unlock(&worker->lock);
 }
 
-/* worker.c: a task that does nothing; it has woken the loop. */
-void worker_woken(hwt_timeout timeout, void *arg);
-
 /* stats.c: the lock is held. */
 void durations_add(struct durations *durations, uint64_t ns);
 void served_begins(struct served *served, uint64_t late_ns);
