@@ -2,14 +2,17 @@
 /*
  * The inside of a worker, and what its source files share.
  *
- *   worker.c   start, stop, the loop
- *   job.c      a task that was taken; the threads that call back
- *   take.c     which shards are asked, and for how many tasks
- *   lease.c    leases are extended
- *   later.c    attempts that callbacks have answered HWT_DURABLE_LATER
- *   outcome.c  how attempts have ended
- *   report.c   a batch of outcomes, or of leases
- *   stats.c    how late and how long attempts are, written for monitoring
+ *   worker.c    start, stop, the loop
+ *   outcome.c   how attempts have ended
+ *   take.c      which shards are asked, and for how many tasks
+ *   lease.c     leases are extended
+ *   callback.c  the threads that call back; the limit of a callback
+ *   later.c     attempts that callbacks have answered HWT_DURABLE_LATER
+ *   report.c    a batch of outcomes, or of leases
+ *   job.c       a task that was taken
+ *   stats.c     how late and how long attempts are, written for monitoring
+ *
+ * Of these, each calls only those that stand below it here.
  *
  * A task is a job:
  *
@@ -222,12 +225,7 @@ void stats_publish(struct hwt_durable_worker *worker);
 /* job.c */
 void job_list_init(struct job_list *list);
 void job_list_add(struct job_list *list, struct job *job);
-
-/* A thread that calls back; arg is the worker. */
-void *job_thread(void *arg);
-
-/* Whether this thread is in a callback of the worker. */
-bool job_is_inside(const struct hwt_durable_worker *worker);
+struct job *job_list_take(struct job_list *list); /* NULL: it is empty */
 
 /* NULL: what was taken cannot be held; its lease will end. */
 struct job *job_make(struct hwt_durable_worker *worker, struct served *served,
@@ -235,10 +233,6 @@ struct job *job_make(struct hwt_durable_worker *worker, struct served *served,
 
 /* Its outcome is reported, or will not be. */
 void job_reported(struct job *job);
-
-/* Ends those that run for too long, for those whose timeout the timer has
- * refused. */
-void jobs_check(struct hwt_durable_worker *worker);
 
 /* Ends those that have returned. */
 void jobs_collect(struct hwt_durable_worker *worker);
@@ -259,6 +253,16 @@ void job_end(struct job *job, enum outcome outcome);
 
 /* Releases all that wait for a thread, or those that have for too long. */
 void jobs_release(struct hwt_durable_worker *worker, bool all);
+
+/* callback.c: a thread that calls back; arg is the worker. */
+void *job_thread(void *arg);
+
+/* Whether this thread is in a callback of the worker. */
+bool job_is_inside(const struct hwt_durable_worker *worker);
+
+/* Ends those that run for too long, for those whose timeout the timer has
+ * refused. */
+void jobs_check(struct hwt_durable_worker *worker);
 
 /* later.c: -ENOMEM. */
 int later_create(struct hwt_durable_worker *worker);
