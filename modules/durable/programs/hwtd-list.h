@@ -25,15 +25,16 @@ struct page {
 	char next[CURSOR_MAX]; /* "": it is the last one */
 };
 
-/* Reads the records of a shard's ids, up to 512, and writes those that the page
- * is to have. 0 or -errno. */
+/* hwtd-records.c: reads the records of a shard's ids, up to 512, and writes
+ * those that the page is to have. 0 or -errno. */
 int page_add(struct page *page, uint32_t shard, size_t count,
     const struct engine_argument *ids);
 
-/* They fill a page: from a sorted set of each shard whose members only get
- * greater scores, by these and their bytes, and it has at most limit tasks;
- * from all keys of the engine, in its own order, and it may have some more.
- * cursor NULL: the first one. -EINVAL: the cursor is none of these. */
+/* They fill a page, each in a file of its own: from a sorted set of each shard
+ * whose members only get greater scores, by these and their bytes, and it has
+ * at most limit tasks; from all keys of the engine, in its own order, and it
+ * may have some more. cursor NULL: the first one. -EINVAL: the cursor is none
+ * of these. */
 int sets_walk(struct page *page, const char *set, const char *cursor);
 int scan_walk(struct page *page, const char *cursor);
 
