@@ -34,7 +34,8 @@ $(durable_embeds): own = -Ibuild/durable
 
 # The programs look closer than the library lets others do: they are linked with
 # its objects.
-durable_own_hwtctl := modules/durable/programs/task-json.c
+durable_own_hwtctl := modules/durable/programs/task-json.c \
+	$(wildcard modules/durable/programs/hwtctl-*.c)
 durable_own_libs_hwtctl := -ljansson
 durable_own_hwtd := $(addprefix modules/durable/programs/, http.c task-json.c) \
 	$(wildcard modules/durable/programs/hwtd-*.c)
@@ -50,7 +51,8 @@ durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c) \
 durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto -lmicrohttpd
 durable_shared := $(filter-out \
 	$(durable_bin:%=modules/durable/programs/%.c) $(durable_own_hwtd) \
-	$(durable_own_hwt-http) $(durable_own_hwt-exec), \
+	$(durable_own_hwtctl) $(durable_own_hwt-http) \
+	$(durable_own_hwt-exec), \
 	$(wildcard modules/durable/programs/*.c))
 durable_linked := $(foreach w,plain clang asan tsan, \
 	$(durable_talk:%=build/$w/%))
