@@ -250,16 +250,23 @@ perf_start(pthread_t *thread, void *(*function)(void *arg), void *arg)
  * them for count: the kernel would leave threads that were woken together on
  * one processor for a good part of a round, and then a mutex knows no
  * contention. Where that is not allowed, the kernel's choice must do.
+ * A thread inherits the processors of the one that made it, which may have been
+ * pinned: those of the first call count.
  * For programs that define _GNU_SOURCE. */
 static inline void
 perf_pin(unsigned number, unsigned count)
 {
-	cpu_set_t allowed, own;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static cpu_set_t allowed;
+	static bool known;
+	cpu_set_t own;
 	unsigned left = number;
 	int processor;
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed) ||
-	    count > (unsigned)CPU_COUNT(&allowed))
+	(void)pthread_mutex_lock(&lock);
+	known = known || !sched_getaffinity(0, sizeof(allowed), &allowed);
+	(void)pthread_mutex_unlock(&lock);
+	if (!known || count > (unsigned)CPU_COUNT(&allowed))
 		return;
 	for (processor = 0; processor < CPU_SETSIZE; processor++) {
 		if (!CPU_ISSET(processor, &allowed) || left--)
