@@ -67,7 +67,7 @@ build/%/libhwt_$1.so.$(version): $$$$(call objects,$$($1)) \
 
 $1_include += $(wildcard modules/$1/hwt_$1.h modules/$1/hwt_$1.hpp)
 $1_man += $(wildcard modules/$1/man/*.[1-9])
-$1_doc += $(wildcard modules/$1/README)
+$1_doc += $(wildcard modules/$1/README modules/$1/DESIGN)
 $1_unit += $(patsubst %.in,%,$(wildcard modules/$1/systemd/*.service.in))
 $1_python += $(wildcard bindings/python/hwt_$1.py)
 $1_fill += pkgconfig/hwt-$1.pc
