@@ -5,7 +5,8 @@
  *
  *   loaded-once   no load runs for an object that is there, or is being loaded
  *                 or unloaded
- *   one-holder    a granted object is there, and nobody else has it
+ *   one-holder    a granted object is there, and nobody else has it, but
+ *                 readers beside readers
  *   unload-alone  nobody has what is unloaded
  *   pause         nothing is granted, and no unload runs, during a pause
  *   once          each wait is told once
@@ -24,20 +25,22 @@
 #define CLAIMS 4
 
 static struct thing {
-	bool there, out;
+	bool there, out; /* out: to a writer */
+	unsigned readers;
+	uint32_t uses; /* of those that have it */
 	bool busy; /* a job runs */
 	uint32_t steps; /* of its jobs */
 	struct hwt_store_job *job; /* that was put off */
 } * thing;
 
-static struct claim {
+struct claim {
 	struct hwt_store_request request;
 	struct hwt_store_item item[KEYS];
 	const char *keys;
 	unsigned accepted, told;
 	int result;
 	bool keeps;
-} * claim;
+};
 
 static struct world {
 	struct thing thing[KEYS];
@@ -47,6 +50,7 @@ static struct world {
 	uint32_t ended; /* of these */
 	struct hwt_store_job *job[8];
 	bool later; /* jobs are put off */
+	bool uses; /* who has an object does so for a step */
 	int result; /* of jobs */
 	bool gone; /* the store was destroyed */
 	struct hwt_request pause; /* that is told */
@@ -66,7 +70,8 @@ thing_of(const void *key)
 static bool
 job_begins(struct thing *of, struct hwt_store_job *job, bool there)
 {
-	explore_check(!of->busy && !of->out && of->there == there);
+	explore_check(
+	    !of->busy && !of->out && of->readers == 0 && of->there == there);
 	of->busy = true;
 	if (!world.later)
 		return false;
@@ -78,7 +83,7 @@ job_begins(struct thing *of, struct hwt_store_job *job, bool there)
 static void
 job_ends(struct thing *of, bool there)
 {
-	explore_check(of->busy && !of->out);
+	explore_check(of->busy && !of->out && of->readers == 0);
 	of->busy = false;
 	of->there = there;
 }
@@ -162,25 +167,39 @@ end_well_then_fail(void)
 static void
 release(struct claim *c)
 {
-	const char *key;
+	struct thing *of;
+	unsigned i;
 
-	for (key = c->keys; *key != 0; key++)
-		thing_of(key)->out = false;
+	for (i = 0; c->keys[i] != 0; i++) {
+		of = thing_of(c->item[i].key);
+		if (c->item[i].use == HWT_READ)
+			of->readers--;
+		else
+			of->out = false;
+	}
 	explore_check(hwt_store_release(store, &c->request) == 0);
 }
 
 static void
 take(struct claim *c)
 {
+	struct thing *of;
+	bool reads;
 	unsigned i;
 
 	explore_check(!world.paused);
 	for (i = 0; c->keys[i] != 0; i++) {
-		explore_check(thing_of(&c->keys[i])->there &&
-		    !thing_of(&c->keys[i])->busy &&
-		    !thing_of(&c->keys[i])->out);
-		explore_check(c->item[i].value == thing_of(&c->keys[i]));
-		thing_of(&c->keys[i])->out = true;
+		of = thing_of(c->item[i].key);
+		reads = c->item[i].use == HWT_READ;
+		explore_check(of->there && !of->busy && !of->out);
+		explore_check(reads || of->readers == 0);
+		explore_check(c->item[i].value == of);
+		of->readers += reads;
+		of->out = !reads;
+		if (world.uses && reads)
+			(void)explore_load(&of->uses, 4);
+		else if (world.uses)
+			explore_modify(&of->uses, 4);
 	}
 	if (!c->keeps)
 		release(c);
@@ -256,6 +275,12 @@ wait_0_fails(void)
 }
 
 static void
+wait_1_shut_down(void)
+{
+	acquire_wait(1, -ESHUTDOWN);
+}
+
+static void
 cancel_0(void)
 {
 	int result = hwt_store_cancel(store, &world.claim[0].request);
@@ -279,6 +304,7 @@ paused(void)
 	explore_modify(&world.put_off, 4);
 	for (i = 0; i < KEYS; i++)
 		explore_check(!world.thing[i].out &&
+		    world.thing[i].readers == 0 &&
 		    !(world.thing[i].busy && world.thing[i].there));
 	world.paused = false;
 }
@@ -340,13 +366,41 @@ destroy(void)
 	explore_check(!world.gone || !timeouts_pend());
 }
 
+/* As a program ends: a load may end meanwhile. */
+static void
+shut_down_and_destroy(void)
+{
+	shut_down();
+	destroy();
+}
+
 /* Beginnings and the end. */
+
+/* keys: "ab" is a set of two objects to write; "A" is a, to read. */
+static void
+claim_make(struct claim *c, const char *keys)
+{
+	static const char names[] = "abAB";
+	const char *name;
+	size_t k;
+
+	c->keys = keys;
+	for (k = 0; keys[k] != 0; k++) {
+		name = strchr(names, keys[k]);
+		c->item[k] = (struct hwt_store_item){
+		    .key = name < names + KEYS ? name : name - KEYS,
+		    .size = 1,
+		    .use = name < names + KEYS ? HWT_WRITE : HWT_READ};
+	}
+	explore_check(hwt_store_request_init(store, &c->request, c->item, k,
+			  note_granted, c) == 0);
+}
 
 static void
 world_make(const char *const *keys, const struct hwt_store_options *with)
 {
 	struct hwt_store_options options = *with;
-	unsigned i, k;
+	unsigned i;
 
 	memset(&world, 0, sizeof(world));
 	checkout_make(0);
@@ -354,15 +408,8 @@ world_make(const char *const *keys, const struct hwt_store_options *with)
 	options.unload = unload;
 	options.shards = 1;
 	explore_check(hwt_store_create(&store, checkout, &options) == 0);
-	for (i = 0; keys[i] != NULL; i++) {
-		claim = &world.claim[i];
-		claim->keys = keys[i];
-		for (k = 0; keys[i][k] != 0; k++)
-			claim->item[k] = (struct hwt_store_item){
-			    .key = &keys[i][k], .size = 1};
-		explore_check(hwt_store_request_init(store, &claim->request,
-				  claim->item, k, note_granted, claim) == 0);
-	}
+	for (i = 0; keys[i] != NULL; i++)
+		claim_make(&world.claim[i], keys[i]);
 }
 
 /* What waits at another object has not failed to hear of a failure. */
@@ -388,8 +435,11 @@ store_program_end(void)
 	for (i = 0; i < CLAIMS; i++)
 		check_waits(&world.claim[i]);
 	for (i = 0; i < CLAIMS; i++) {
-		if (world.claim[i].keeps)
-			release(&world.claim[i]);
+		if (!world.claim[i].keeps)
+			continue;
+		if (world.claim[i].accepted != world.claim[i].told)
+			explore_fail("request %u waits, and may read", i);
+		release(&world.claim[i]);
 	}
 	for (i = 0; i < CLAIMS; i++) {
 		if (world.claim[i].accepted != world.claim[i].told)
@@ -400,7 +450,8 @@ store_program_end(void)
 		explore_check(hwt_store_destroy(store) == 0);
 	for (i = 0; i < KEYS; i++) {
 		thing = &world.thing[i];
-		explore_check(!thing->there && !thing->out && !thing->busy);
+		explore_check(!thing->there && !thing->out && !thing->busy &&
+		    thing->readers == 0);
 	}
 	explore_check(hwt_checkout_read_stats(checkout, &stats) == 0);
 	explore_check(stats.out == 0 && stats.waiting == 0);
@@ -437,6 +488,7 @@ BEGIN(two, OPTIONS(.limit = 0), "a", "a", "a")
 BEGIN(sets, OPTIONS(.limit = 0), "ab", "ba")
 BEGIN(limit, OPTIONS(.limit = 1), "a", "b", "a")
 LATER(later, OPTIONS(.limit = 0), "a", "a", "a")
+LATER(later_limit, OPTIONS(.limit = 1), "a", "a", "a")
 LATER(back_off, OPTIONS(.backoff_ns = 1), "a", "a", "a")
 THERE(there, OPTIONS(.limit = 0), false, 0, "a", "a", "a", "a")
 THERE(there_set, OPTIONS(.limit = 0), false, 0, "ab", "a", "a", "a")
@@ -446,6 +498,42 @@ THERE(idle, OPTIONS(.idle_ns = 1), false, 0, "a", "a", "a", "a")
 THERE(idle_later, OPTIONS(.idle_ns = 1000), true, 0, "a", "a", "a", "a")
 THERE(
     idle_limit, OPTIONS(.idle_ns = 1, .limit = 1), false, 0, "b", "a", "a", "a")
+
+/* Request 2 waits for a load. */
+static void
+begin_loading(void)
+{
+	begin_later_limit();
+	acquire(2, HWT_NEVER);
+}
+
+static const char *const readers[] = {"A", "a", "A", "a", NULL};
+
+static void
+begin_read_later(void)
+{
+	world_make(readers, OPTIONS(.limit = 0));
+	world.later = true;
+	world.uses = true;
+}
+
+/* Two that read a keep it to the end. */
+static void
+begin_read_shared(void)
+{
+	begin_read_later();
+	world.claim[0].keeps = world.claim[2].keeps = true;
+}
+
+/* The object a is there. */
+static void
+begin_read_there(void)
+{
+	world_make(readers, OPTIONS(.limit = 0));
+	acquire(3, HWT_NEVER);
+	world.claim[3].told = world.claim[3].accepted = 0;
+	world.uses = true;
+}
 
 static void
 begin_trimmed(void)
@@ -497,6 +585,15 @@ const struct program store_programs[] = {
     {"store/load/pause", begin_later, {never_0, pause_once, end_well}},
     {"store/load/pause-two", begin_two, {never_0, never_1, pause_once}},
     {"store/load/shutdown", begin_two, {never_0, never_1, shut_down}},
+    {"store/load/shutdown-later", begin_loading,
+	{never_0, end_well, shut_down}},
+    {"store/load/shutdown-wait", begin_loading,
+	{wait_1_shut_down, end_well, shut_down}},
+    {"store/load/shutdown-destroy", begin_loading,
+	{end_well, shut_down_and_destroy}},
+    {"store/read/later", begin_read_later, {never_0, never_1, end_well}},
+    {"store/read/shared", begin_read_shared, {never_0, never_2, end_well}},
+    {"store/read/unload", begin_read_there, {trim, never_0, never_1}},
     {"store/fail/acquire", begin_failing, {never_1, never_2, end_badly}},
     {"store/fail/cancel", begin_failing, {never_1, cancel_0, end_badly}},
     {"store/fail/wait", begin_later, {wait_0_fails, end_badly}},
