@@ -7,7 +7,7 @@
 #include "checkout.h"
 
 /* A request of this checkout. */
-static int
+static inline int
 enter_request(
     const struct hwt_checkout *checkout, const struct request *request)
 {

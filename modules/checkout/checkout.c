@@ -21,14 +21,6 @@ _Static_assert(sizeof(struct object_group) == sizeof(struct hwt_group),
 _Static_assert(sizeof(struct request_item) == sizeof(struct hwt_item),
     "an item is what the user writes");
 
-int
-checkout_enter(const struct hwt_checkout *checkout)
-{
-	if (checkout == NULL)
-		return -EINVAL;
-	return timer_is_foreign(checkout->timer) ? -EOWNERDEAD : 0;
-}
-
 static bool
 options_are_valid(const struct hwt_checkout_options *options)
 {
@@ -109,19 +101,6 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	return 0;
 }
 
-uint64_t
-count_in_flight(const struct hwt_checkout *checkout)
-{
-	uint64_t count = 0;
-	uint32_t i;
-
-	for (i = 0; i < checkout->shard_count; i++)
-		/* E:pause acquire */
-		count += a64_load_seq(&checkout->shards[i].in_flight) &
-		    IN_FLIGHT_MASK;
-	return count;
-}
-
 int
 hwt_checkout_shutdown(struct hwt_checkout *checkout)
 {
@@ -147,6 +126,20 @@ destroy_locks(struct hwt_checkout *checkout)
 		(void)pthread_mutex_destroy(&checkout->shards[i].lock);
 	(void)pthread_mutex_destroy(&checkout->pause_lock);
 	(void)pthread_cond_destroy(&checkout->came_back);
+}
+
+static uint64_t
+waiting_now(const struct hwt_checkout *checkout)
+{
+	struct checkout_shard *shard = checkout->shards;
+	uint64_t waiting = 0;
+
+	for (; shard < checkout->shards + checkout->shard_count; shard++) {
+		checkout_shard_lock(shard);
+		waiting += shard->waiting;
+		checkout_shard_unlock(shard);
+	}
+	return waiting;
 }
 
 /* When every granted has returned: nothing is out, nothing waits. A granted may

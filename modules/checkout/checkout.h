@@ -2,16 +2,21 @@
 /*
  * The inside of a checkout, and what its source files share.
  *
+ *   dump.c       who has what and who waits, as text
+ *   stats.c      counters, also as text
+ *   store.c      objects by key, on top of these: see store.h
+ *   mailbox.c    the executor for an event loop
  *   checkout.c   making, shutting down, freeing
  *   set.c        what a request names, checked and in order
- *   acquire.c    a request's calls: try, acquire, release, cancel
- *   request.c    the word of a request, trying, waiting, ending
- *   pause.c      a pause of all
  *   retire.c     objects and groups: making and retiring them
+ *   acquire.c    a request's calls: try, acquire, release, cancel
+ *   pause.c      a pause of all: its calls
+ *   request.c    the life of a request: trying, waiting, ending
+ *   gate.c       what a pause closes, and whether anything is out
  *   object.c     the word of an object and who waits for it; groups
- *   store.c      objects by key, on top of these: see store.h
- *   stats.c      counters, also as text
- *   dump.c       who has what and who waits, as text
+ *   wait.c       the moves of a request's word, its rings, the thread's queue
+ *
+ * Each calls those below it, and none above.
  *
  * LOCKS. A shard's lock protects the waiters of the objects and the list of the
  * requests whose addresses fall on it. No thread holds two locks, and none
@@ -294,10 +299,47 @@ request_is_in_order(const struct request *request)
 	    request->flags & PAUSES;
 }
 
+/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
+static inline int
+checkout_enter(const struct hwt_checkout *checkout)
+{
+	if (checkout == NULL)
+		return -EINVAL;
+	return timer_is_foreign(checkout->timer) ? -EOWNERDEAD : 0;
+}
+
+/* By the timer's clock. */
+static inline uint64_t
+checkout_now(const struct hwt_checkout *checkout)
+{
+	uint64_t now_ns = 0;
+
+	(void)hwt_now(checkout->timer, &now_ns);
+	return now_ns;
+}
+
+static inline void
+checkout_shard_lock(struct checkout_shard *shard)
+{
+	(void)pthread_mutex_lock(&shard->lock);
+}
+
+static inline void
+checkout_shard_unlock(struct checkout_shard *shard)
+{
+	(void)pthread_mutex_unlock(&shard->lock);
+}
+
+/* By its owner, who gives it up. */
+static inline void
+request_store(struct request *request, enum state state)
+{
+	/* E:request release */
+	a64_store_release(&request->word, MAGIC | state);
+}
+
 /* object.c */
 
-void checkout_shard_lock(struct checkout_shard *shard);
-void checkout_shard_unlock(struct checkout_shard *shard);
 /* The request's object i, which may be a group. */
 struct object *object_at(const struct request *request, uint32_t i);
 bool reads_at(const struct request *request, uint32_t i);
@@ -334,19 +376,8 @@ bool group_has_slotted(const struct object_group *group);
 
 /* request.c */
 
-/* In a ring of its shard, under the lock. */
-void ring_add(struct request **ring, struct request *request);
-void ring_remove(struct request **ring, struct request *request);
-/* By the timer's clock. */
-uint64_t checkout_now(const struct hwt_checkout *checkout);
-
-/* In one call of the library: queue_end does what the queue holds, in the
- * outermost one. */
-void queue_begin(struct queue *queue);
+/* Does what the queue holds, in the outermost call. */
 void queue_end(struct queue *queue);
-/* This is a call from granted: no other user code runs in a call. */
-bool queue_in_granted(void);
-void queue_add(struct request *request);
 
 /* By its owner, while it is TRYING, and holds nothing or what it held before:
  * NULL: it has all; otherwise the object that refused, or the gate. */
@@ -372,38 +403,19 @@ void request_give(struct request *request, uint64_t grants);
 /* When a pause has begun: what waits and keeps objects releases them, and waits
  * for the end of the pause. */
 void requests_let_go(struct hwt_checkout *checkout);
-/* One that is WAITING is granted; false: its wait has ended otherwise. Whoever
- * called it calls request_end then. */
-bool request_grant(struct request *request);
-void request_end(struct request *request, enum hwt_grant grant);
-/* TRYING becomes WAITING, unless an outcome was set meanwhile. */
-bool request_enter_wait(struct request *request);
-/* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. With the
- * lock of the shard, which counts it. */
-bool request_wake(
-    struct checkout_shard *shard, struct request *request, uint64_t baton);
 /* Ends its wait, or leaves the outcome as a mark: see request.c. */
 int request_stop(struct request *request, enum hwt_grant grant);
 /* From now on deadlines, shutdown and retirements find it. */
 hwt_task request_expire;
 int request_enlist(struct request *request, uint64_t delay_ns);
-void request_store(struct request *request, enum state state);
 /* It is GRANTED, and the caller's. */
 void request_store_granted(struct request *request);
 /* It is to be released. */
 void request_unlist_granted(struct request *request);
-void request_change(struct request *request, uint64_t clear, uint64_t set);
 /* Ends what waits in the lists and has this object (NULL: all), but for what
  * is tried at this moment, which gets a mark. Whether there was such a one. */
 bool requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant);
-
-/* checkout.c */
-
-/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
-int checkout_enter(const struct hwt_checkout *checkout);
-/* Requests that are tried or granted. */
-uint64_t count_in_flight(const struct hwt_checkout *checkout);
 
 /* acquire.c */
 
@@ -411,30 +423,65 @@ int grant_error(enum hwt_grant grant);
 
 /* pause.c */
 
+/* By the owner of a request that pauses all: closes the gate. 0: nothing is
+ * out; -EAGAIN: it is to wait; or -EALREADY or -ESHUTDOWN. */
+int pause_all_try(struct request *request);
+
+/* gate.c */
+
 static inline bool
 is_shut_down(const struct hwt_checkout *checkout)
 {
 	return a64_load_acquire(&checkout->gate.word) & RETIRED;
 }
 
+/* Requests that are tried or granted. */
+uint64_t count_in_flight(const struct hwt_checkout *checkout);
+/* With pause_lock. Whether nothing is out: then the checkout is paused. */
+bool pause_declare(struct hwt_checkout *checkout);
 /* Something was released: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);
-/* By the owner of a request that pauses all. Begins: true if nothing is out, or
- * the error -EALREADY or -ESHUTDOWN. */
-int pause_all_try(struct request *request);
-/* Waits, or ends. */
-void pause_all_settle(struct request *request);
+/* The pause is over, or was given up. */
+void pause_open(struct hwt_checkout *checkout);
+/* By the owner of a request that pauses all. 0: it waits, and is not the
+ * owner's any more; otherwise how it is to end. */
+enum hwt_grant pause_all_settle(struct request *request);
 /* By whoever has ended its wait. */
 void pause_all_unlink(struct request *request);
 /* It was not granted, or is released. */
 void pause_all_end(struct hwt_checkout *checkout);
 
-/* stats.c */
+/* wait.c */
 
-/* With the lock held: one of the shard's waits has ended. */
-void waits_add(
-    struct checkout_shard *shard, enum hwt_grant grant, uint64_t waited_ns);
-uint64_t waiting_now(const struct hwt_checkout *checkout);
+/* In one call of the library, which ends with queue_end. */
+void queue_begin(struct queue *queue);
+/* This is a call from granted: no other user code runs in a call. */
+bool queue_in_granted(void);
+void queue_add(struct request *request);
+/* The next one in the queue of the outermost call. NULL: the queue is that of a
+ * call in another one; or there is none, and the outermost call is over. */
+struct request *queue_take(struct queue *queue);
+void request_change(struct request *request, uint64_t clear, uint64_t set);
+/* TRYING becomes WAITING, unless an outcome was set meanwhile. */
+bool request_enter_wait(struct request *request);
+/* WAITING becomes WOKEN, with BATON or 0; false: it does not wait. With the
+ * lock of the shard, which counts it. */
+bool request_wake(
+    struct checkout_shard *shard, struct request *request, uint64_t baton);
+/* One that is WAITING is granted; false: its wait has ended otherwise. Whoever
+ * called it calls request_finish then. */
+bool request_grant(struct request *request);
+/* By its owner, when it holds what it is granted, or nothing: its end is told
+ * by this call, or by its timeout's task. */
+void request_finish(struct request *request, enum hwt_grant grant);
+/* In a ring of its shard, under the lock. */
+void ring_add(struct request **ring, struct request *request);
+void ring_remove(struct request **ring, struct request *request);
+/* It is listed and counted; false: the checkout is shut down. */
+bool wait_begin(struct request *request);
+/* It is not any more; grant 0: its wait did not begin. */
+void wait_end(
+    struct request *request, enum hwt_grant grant, uint64_t waited_ns);
 
 /* Why the object refuses for good; 0: it may be had later. */
 static inline enum hwt_grant

@@ -13,12 +13,6 @@
 
 #include "store.h"
 
-static struct store_entry *
-entry_of_job(struct hwt_store_job *job)
-{
-	return (struct store_entry *)(uintptr_t)job;
-}
-
 static struct hwt_store_job *
 job_of(struct store_entry *entry)
 {
@@ -129,8 +123,7 @@ unload_end(struct work *work, struct store_entry *entry)
 		entry_put(entry, NULL);
 }
 
-/* state: of the entry, while its job had it. */
-static void
+void
 job_end(struct work *work, struct store_entry *entry, int result,
     const struct hwt_loaded *loaded)
 {
@@ -142,8 +135,8 @@ job_end(struct work *work, struct store_entry *entry, int result,
 		unload_refused(entry);
 }
 
-/* Its callback is called, and may end it before it answers. */
-static void
+/* Its callback may end it before it answers. */
+void
 job_call(struct work *work, struct store_entry *entry)
 {
 	const struct hwt_store_options *options = &entry_store(entry)->options;
@@ -185,62 +178,4 @@ job_begin(struct work *work, struct store_entry *entry)
 	}
 	job_hand(entry, false);
 	job_call(work, entry);
-}
-
-int
-hwt_store_run(struct hwt_store *store, struct hwt_store_job *job)
-{
-	struct store_entry *entry = entry_of_job(job);
-	struct work work = {NULL, NULL};
-	struct store_shard *shard;
-	bool handed;
-	int error = store_enter(store);
-
-	if (error != 0)
-		return error;
-	if (job == NULL || entry_store(entry) != store)
-		return -EINVAL;
-	(void)a64_add_seq(&store->busy, 1);
-	shard = entry_shard(entry);
-	store_lock(shard);
-	handed = entry->handed;
-	entry->handed = false;
-	entry->pending = entry->pending || handed;
-	store_unlock(shard);
-	if (handed) {
-		job_call(&work, entry);
-		work_do(store, &work);
-	}
-	(void)a64_add_seq(&store->busy, UINT64_MAX);
-	return handed ? 0 : -ENOENT;
-}
-
-int
-hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
-    int result, const struct hwt_loaded *loaded)
-{
-	static const struct hwt_loaded nothing = {NULL, 1};
-	struct store_entry *entry = entry_of_job(job);
-	struct work work = {NULL, NULL};
-	struct store_shard *shard;
-	bool pending;
-	int error = store_enter(store);
-
-	if (error != 0)
-		return error;
-	if (job == NULL || entry_store(entry) != store || result > 0)
-		return -EINVAL;
-	(void)a64_add_seq(&store->busy, 1);
-	shard = entry_shard(entry);
-	store_lock(shard);
-	pending = entry->pending;
-	entry->pending = false;
-	store_unlock(shard);
-	if (pending) {
-		job_end(
-		    &work, entry, result, loaded != NULL ? loaded : &nothing);
-		work_do(store, &work);
-	}
-	(void)a64_add_seq(&store->busy, UINT64_MAX);
-	return pending ? 0 : -ENOENT;
 }

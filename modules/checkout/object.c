@@ -86,18 +86,6 @@
 
 #include "checkout.h"
 
-void
-checkout_shard_lock(struct checkout_shard *shard)
-{
-	(void)pthread_mutex_lock(&shard->lock);
-}
-
-void
-checkout_shard_unlock(struct checkout_shard *shard)
-{
-	(void)pthread_mutex_unlock(&shard->lock);
-}
-
 static uint32_t
 position(const struct request *request, uint32_t i)
 {

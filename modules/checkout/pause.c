@@ -1,61 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Pausing a whole checkout.
- *
- * A pause closes the gate, and then nothing is out when the sum of in_flight
- * over all shards is 0: a request is counted before it reads the gate for the
- * last time, and until all that it held is released (E:pause in request.c).
- * Only the thread that pauses decides that; whoever counts down and finds the
- * gate closed tells it to look again. The gate is an object that the pause
- * holds: what meets it waits there.
- *
- * A PAUSE THAT IS TOLD is a request that pauses all. Whoever counts down then
- * looks for the sum himself, under pause_lock, and grants the request if it is
- * 0. The request becomes WAITING, and pauser, under that lock as well, when it
- * has found the sum not to be 0: so one of the two finds it. Whoever ends its
- * wait otherwise takes it from pauser under the lock before its memory can be
- * the caller's, and opens the gate.
- */
+/* Pausing a whole checkout: the calls. gate.c says how it is found that nothing
+ * is out. */
 #include <errno.h>
 
 #include "checkout.h"
-
-/* With pause_lock, when the sum was 0. It may rise again for a moment: who
- * comes is counted before he reads the gate. */
-static void
-pause_note(struct hwt_checkout *checkout)
-{
-	checkout->paused = true;
-	(void)a64_add_seq(&checkout->pauses, 1);
-}
-
-/* With pause_lock. */
-static bool
-pause_declare(struct hwt_checkout *checkout)
-{
-	if (count_in_flight(checkout) != 0)
-		return false;
-	pause_note(checkout);
-	return true;
-}
-
-void
-pause_notify(struct hwt_checkout *checkout)
-{
-	struct request *granted = NULL;
-
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	(void)pthread_cond_signal(&checkout->came_back);
-	if (checkout->pauser != NULL && count_in_flight(checkout) == 0 &&
-	    request_grant(checkout->pauser)) {
-		granted = checkout->pauser;
-		checkout->pauser = NULL;
-		pause_note(checkout);
-	}
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	if (granted != NULL)
-		request_end(granted, HWT_GRANTED);
-}
 
 /* A call of hwt_checkout_pause; another may begin before its timeout has ended,
  * when another thread resumes. */
@@ -126,10 +74,7 @@ pause_end(struct hwt_checkout *checkout)
 	struct queue queue;
 
 	queue_begin(&queue);
-	gate_open(checkout);
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	checkout->pause_begun = false;
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	pause_open(checkout);
 	queue_end(&queue);
 }
 
@@ -148,46 +93,6 @@ pause_all_try(struct request *request)
 	/* Now the pause is its own, to be ended. */
 	request->refusals = 1;
 	return paused ? 0 : -EAGAIN;
-}
-
-void
-pause_all_settle(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-	enum hwt_grant grant = HWT_GRANTED;
-	bool waits = false;
-
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	if (!pause_declare(checkout)) {
-		waits = request_enter_wait(request);
-		if (waits)
-			checkout->pauser = request;
-		else
-			grant = word_grant(a64_load_acquire(&request->word));
-	}
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	if (!waits)
-		request_end(request, grant);
-}
-
-void
-pause_all_unlink(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-
-	/* It is pauser: there is one pause at a time. */
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	checkout->pauser = NULL;
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-}
-
-void
-pause_all_end(struct hwt_checkout *checkout)
-{
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	checkout->paused = false;
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	pause_end(checkout);
 }
 
 static int

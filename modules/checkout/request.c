@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The word of a request: trying it, waiting, ending, and what a thread has to
+ * The life of a request: trying it, waiting, ending, and what a thread has to
  * do before its call returns.
  *
  *               acquire                    all objects were free
@@ -70,7 +70,7 @@
  *
  *   Forbidden: A2 finds the gate open, and B2 does not find what waits.
  *
- * A request that pauses all, PAUSES_ALL, has no objects: see pause.c.
+ * A request that pauses all, PAUSES_ALL, has no objects: see gate.c.
  *
  * EDGES
  *   E:keep    the drawing above.
@@ -93,52 +93,6 @@
 #ifndef LOOKS
 #define LOOKS 100u
 #endif
-
-_Thread_local struct queue *queue_of_thread;
-
-bool
-queue_in_granted(void)
-{
-	return queue_of_thread != NULL;
-}
-
-void
-queue_begin(struct queue *queue)
-{
-	*queue = (struct queue){NULL, NULL};
-	if (queue_of_thread == NULL)
-		queue_of_thread = queue;
-}
-
-void
-queue_add(struct request *request)
-{
-	struct queue *queue = queue_of_thread;
-
-	request->next = NULL;
-	if (queue->first == NULL)
-		queue->first = request;
-	else
-		queue->last->next = request;
-	queue->last = request;
-}
-
-void
-request_change(struct request *request, uint64_t clear, uint64_t set)
-{
-	uint64_t word;
-
-	do
-		word = a64_load_acquire(&request->word);
-	while (!a64_cas_seq(&request->word, word, (word & ~clear) | set));
-}
-
-void
-request_store(struct request *request, enum state state)
-{
-	/* E:request release */
-	a64_store_release(&request->word, MAGIC | state);
-}
 
 void
 request_store_granted(struct request *request)
@@ -165,22 +119,6 @@ request_unlist_granted(struct request *request)
 	checkout_shard_lock(shard);
 	ring_remove(&shard->granted, request);
 	checkout_shard_unlock(shard);
-}
-
-bool
-request_wake(
-    struct checkout_shard *shard, struct request *request, uint64_t baton)
-{
-	uint64_t word;
-
-	do {
-		word = a64_load_acquire(&request->word);
-		if (word_state(word) != STATE_WAITING)
-			return false;
-	} while (!a64_cas_seq(
-	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN | baton));
-	shard->woken++;
-	return true;
 }
 
 /* Trying. */
@@ -347,81 +285,6 @@ request_try_long(struct request *request, struct object *refused)
 
 /* Ending. */
 
-void
-ring_remove(struct request **ring, struct request *request)
-{
-	request->list_next->list_previous = request->list_previous;
-	request->list_previous->list_next = request->list_next;
-	if (request->list_next == request)
-		*ring = NULL;
-	else if (*ring == request)
-		*ring = request->list_next;
-	request->list_next = NULL;
-}
-
-/* As the last one. */
-void
-ring_add(struct request **ring, struct request *request)
-{
-	struct request *head = *ring;
-
-	if (head == NULL) {
-		*ring = request;
-		request->list_next = request;
-		request->list_previous = request;
-		return;
-	}
-	request->list_next = head;
-	request->list_previous = head->list_previous;
-	head->list_previous->list_next = request;
-	head->list_previous = request;
-}
-
-/* Its wait has ended; 0: it did not begin. */
-static void
-list_remove(struct request *request, enum hwt_grant grant, uint64_t waited_ns)
-{
-	struct checkout_shard *shard = request_shard(request);
-
-	checkout_shard_lock(shard);
-	if (request->list_next != NULL)
-		ring_remove(&shard->list, request);
-	shard->waiting--;
-	if (grant == 0)
-		shard->waited--;
-	else
-		waits_add(shard, grant, waited_ns);
-	checkout_shard_unlock(shard);
-}
-
-/* False: the checkout is shut down. */
-static bool
-list_add(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-	struct checkout_shard *shard = checkout_shard_of(checkout, request);
-	bool open;
-
-	checkout_shard_lock(shard);
-	open = !is_shut_down(checkout);
-	if (open) {
-		ring_add(&shard->list, request);
-		shard->waiting++;
-		shard->waited++;
-	}
-	checkout_shard_unlock(shard);
-	return open;
-}
-
-uint64_t
-checkout_now(const struct hwt_checkout *checkout)
-{
-	uint64_t now_ns = 0;
-
-	(void)hwt_now(checkout->timer, &now_ns);
-	return now_ns;
-}
-
 int
 request_enlist(struct request *request, uint64_t delay_ns)
 {
@@ -433,7 +296,7 @@ request_enlist(struct request *request, uint64_t delay_ns)
 	if (flags != 0)
 		request_change(request, 0, flags);
 	*request_since(request) = checkout_now(checkout);
-	if (!list_add(request))
+	if (!wait_begin(request))
 		return -ESHUTDOWN;
 	(void)a64_add_seq(&checkout->busy, 1);
 	if (delay_ns != HWT_NEVER) {
@@ -441,79 +304,23 @@ request_enlist(struct request *request, uint64_t delay_ns)
 		    request_expire, request, delay_ns);
 	}
 	if (error != 0) {
-		list_remove(request, (enum hwt_grant)0, 0);
+		wait_end(request, (enum hwt_grant)0, 0);
 		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 	}
 	return error;
 }
 
-/* False: the timeout's task carries the outcome out. */
-static bool
-disarm(struct request *request)
-{
-	uint64_t word = a64_load_acquire(&request->word);
-
-	if (!(word & ARMED))
-		return true;
-	/* -ENOENT: it has returned, or the timer was stopped before. */
-	if (hwt_cancel(request->checkout->timer, request->timeout) !=
-	    -EINPROGRESS)
-		return true;
-	do {
-		/* E:request acquire */
-		word = a64_load_acquire(&request->word);
-		if (!(word & ARMED))
-			return true;
-	} while (!a64_cas_seq(&request->word, word, word | LATE));
-	return false;
-}
-
-bool
-request_enter_wait(struct request *request)
-{
-	uint64_t keeps = request->held > 0 ? KEEPS : 0, word;
-
-	do {
-		word = a64_load_acquire(&request->word);
-		if (word & OUTCOME_MASK)
-			return false;
-	} while (!a64_cas_seq(&request->word, word,
-	    (word & ~(STATE_MASK | BATON | KEEPS)) | STATE_WAITING | keeps));
-	return true;
-}
-
-bool
-request_grant(struct request *request)
-{
-	uint64_t word;
-
-	do {
-		word = a64_load_acquire(&request->word);
-		if (word_state(word) != STATE_WAITING)
-			return false;
-	} while (!a64_cas_seq(&request->word, word,
-	    (word & ~STATE_MASK) | STATE_ENDED | HWT_GRANTED * OUTCOME_ONE));
-	return true;
-}
-
 /* For the owner: TRYING, or ENDED. */
-void
+static void
 request_end(struct request *request, enum hwt_grant grant)
 {
-	struct hwt_checkout *checkout = request->checkout;
-	uint64_t waited_ns = checkout_now(checkout) - *request_since(request);
-
 	if (grant != HWT_GRANTED) {
 		request_drop(request);
 		settle_baton(request, NULL);
 		if (request->flags & PAUSES_ALL)
-			pause_all_end(checkout);
+			pause_all_end(request->checkout);
 	}
-	request_change(request, STATE_MASK | OUTCOME_MASK | BATON,
-	    STATE_ENDED | grant * OUTCOME_ONE);
-	list_remove(request, grant, waited_ns);
-	if (disarm(request))
-		queue_add(request);
+	request_finish(request, grant);
 }
 
 /* One that was WAITING. */
@@ -533,7 +340,9 @@ request_settle(struct request *request, struct object *refused)
 	enum hwt_grant grant = HWT_GRANTED;
 
 	if (request->flags & PAUSES_ALL) {
-		pause_all_settle(request);
+		grant = pause_all_settle(request);
+		if (grant != 0)
+			request_end(request, grant);
 		return;
 	}
 	while (refused != NULL) {
@@ -871,11 +680,6 @@ queue_end(struct queue *queue)
 {
 	struct request *request;
 
-	if (queue_of_thread != queue)
-		return;
-	while ((request = queue->first) != NULL) {
-		queue->first = request->next;
+	while ((request = queue_take(queue)) != NULL)
 		queue_step(request);
-	}
-	queue_of_thread = NULL;
 }

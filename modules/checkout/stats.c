@@ -11,33 +11,6 @@
 
 /* Reading a checkout. */
 
-void
-waits_add(
-    struct checkout_shard *shard, enum hwt_grant grant, uint64_t waited_ns)
-{
-	struct waits *waits = &shard->waits;
-
-	shard->ended[grant - HWT_GRANTED]++;
-	waits->histogram[63 - __builtin_clzll(waited_ns | 1)]++;
-	waits->sum_ns += waited_ns;
-	if (waited_ns > waits->max_ns)
-		waits->max_ns = waited_ns;
-}
-
-uint64_t
-waiting_now(const struct hwt_checkout *checkout)
-{
-	struct checkout_shard *shard = checkout->shards;
-	uint64_t waiting = 0;
-
-	for (; shard < checkout->shards + checkout->shard_count; shard++) {
-		checkout_shard_lock(shard);
-		waiting += shard->waiting;
-		checkout_shard_unlock(shard);
-	}
-	return waiting;
-}
-
 /* Since when the first of the list waits; UINT64_MAX: none does. The list has
  * the bookmarks of dumps, too: see dump.c. */
 static uint64_t

@@ -57,14 +57,6 @@
 #define STORE_SHARDS_DEFAULT 256u
 #define STORE_SHARDS_MAX (1u << 16)
 
-int
-store_enter(const struct hwt_store *store)
-{
-	if (store == NULL)
-		return -EINVAL;
-	return timer_is_foreign(store_timer(store)) ? -EOWNERDEAD : 0;
-}
-
 static bool
 store_options_are_valid(const struct hwt_store_options *options)
 {

@@ -4,10 +4,14 @@
  *
  *   store.c          making and freeing
  *   store_request.c  who wants it: requests
- *   job.c            loads and unloads
+ *   complete.c       jobs that go on elsewhere
  *   unload.c         what is unloaded, and when
+ *   job.c            loads and unloads
  *   entry.c          the table of keys, the order in which idle objects are
  *                    unloaded, the ends of entries
+ *
+ * Each calls those below it, and none above, but for entry.c: it sets timeouts
+ * whose task, in unload.c, begins a job, at whose end another one is set.
  *
  * LOCKS. A shard's lock protects its table, its order, and the entries in both.
  * Under it the timer is called, and flight_begin, which takes locks of the
@@ -162,6 +166,15 @@ store_timer(const struct hwt_store *store)
 	return store->checkout->timer;
 }
 
+/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
+static inline int
+store_enter(const struct hwt_store *store)
+{
+	if (store == NULL)
+		return -EINVAL;
+	return timer_is_foreign(store_timer(store)) ? -EOWNERDEAD : 0;
+}
+
 /* Entries whose load is to begin, by newer. */
 struct work {
 	struct store_entry *first, *last;
@@ -178,15 +191,15 @@ work_add(struct work *work, struct store_entry *entry)
 	work->last = entry;
 }
 
-/* store.c */
-
-/* 0, -EINVAL of NULL, or -EOWNERDEAD. */
-int store_enter(const struct hwt_store *store);
-
 /* job.c */
 
 /* Begins to load or unload it; work gets what is to be loaded then. */
 void job_begin(struct work *work, struct store_entry *entry);
+/* Its callback is called, by whom it is given to. */
+void job_call(struct work *work, struct store_entry *entry);
+/* It has ended so. */
+void job_end(struct work *work, struct store_entry *entry, int result,
+    const struct hwt_loaded *loaded);
 
 /* unload.c */
 
