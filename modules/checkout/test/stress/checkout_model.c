@@ -4,7 +4,7 @@
  * which object, and who reads it: what it answers, which waits have ended by it
  * and how, and the counts. Time moves by hand. After each step, but in a pause,
  * nobody waits whose objects are all free, or read while nobody waits to write
- * them.
+ * them; of a group, one that is free is enough.
  *
  * Which of those that wait is granted is the checkout's to choose; the account
  * checks that it may be. With hold_after a waiting request may have some of its
@@ -17,6 +17,9 @@
 
 enum {
 	OBJECTS = 6,
+	MEMBERS = 3, /* of the group at most, behind the objects */
+	ALL = OBJECTS + MEMBERS,
+	ANY = OBJECTS, /* among a subject's members: one of the group */
 	SUBJECTS = 12,
 	STEPS = 2000, /* of a round, on a checkout of its own */
 	ROUNDS = 500,
@@ -31,7 +34,8 @@ enum state {
 
 static struct subject {
 	struct hwt_request request;
-	struct hwt_item set[OBJECTS];
+	struct hwt_item set[OBJECTS + 1];
+	const struct hwt_item *any; /* of these, of the group */
 	unsigned members, reads; /* bits; reads are among the members */
 	enum state state;
 	uint64_t due_ns;
@@ -42,8 +46,10 @@ static struct subject {
 
 static struct hwt *timer;
 static struct hwt_checkout *checkout;
-static struct hwt_object object[OBJECTS];
-static const struct subject *holder[OBJECTS]; /* that writes */
+static struct hwt_group group;
+static struct hwt_object object[ALL];
+static bool is_member[ALL]; /* of the group */
+static const struct subject *holder[ALL]; /* that writes */
 static unsigned readers[OBJECTS];
 static uint64_t now_ns, rng;
 static uint64_t granted, expired, cancelled, retired; /* of this round */
@@ -83,12 +89,26 @@ has(unsigned bits, unsigned i)
 	return bits >> i & 1;
 }
 
+static bool
+member_is_free(void)
+{
+	unsigned i;
+
+	for (i = OBJECTS; i < ALL; i++) {
+		if (is_member[i] && holder[i] == NULL)
+			return true;
+	}
+	return false;
+}
+
 /* It may be granted. */
 static bool
 may_have(const struct subject *s)
 {
 	unsigned i;
 
+	if (has(s->members, ANY) && !member_is_free())
+		return false;
 	for (i = 0; i < OBJECTS; i++) {
 		if (has(s->members, i) &&
 		    (holder[i] != NULL ||
@@ -124,12 +144,29 @@ must_have(const struct subject *s)
 }
 
 static void
+take_member(const struct subject *s)
+{
+	unsigned i;
+
+	for (i = OBJECTS; i < ALL; i++) {
+		if (s->any->granted == &object[i] && is_member[i] &&
+		    holder[i] == NULL) {
+			holder[i] = s;
+			return;
+		}
+	}
+	stress_must(false, "it has no member of its own");
+}
+
+static void
 take(struct subject *s)
 {
 	unsigned i;
 
 	stress_must(!paused, "granted in a pause");
 	stress_must(may_have(s), "an object has two holders");
+	if (has(s->members, ANY))
+		take_member(s);
 	for (i = 0; i < OBJECTS; i++) {
 		if (has(s->reads, i))
 			readers[i]++;
@@ -145,11 +182,12 @@ release(struct subject *s)
 {
 	unsigned i;
 
-	for (i = 0; i < OBJECTS; i++) {
+	for (i = 0; i < ALL; i++) {
 		if (holder[i] == s)
 			holder[i] = NULL;
-		readers[i] -= has(s->reads, i);
 	}
+	for (i = 0; i < OBJECTS; i++)
+		readers[i] -= has(s->reads, i);
 	s->state = IDLE;
 	stress_must(
 	    hwt_checkout_release(checkout, &s->request) == 0, "release");
@@ -238,13 +276,14 @@ static void
 make_request(struct subject *s)
 {
 	unsigned count = 0;
-	unsigned i, k, first = draw(OBJECTS);
+	unsigned i, k, first = draw(OBJECTS + 1);
 
-	for (k = 0; k < OBJECTS; k++) {
-		i = (first + k) % OBJECTS;
+	for (k = 0; k <= OBJECTS; k++) {
+		i = (first + k) % (OBJECTS + 1);
 		if (!has(s->members, i))
 			continue;
-		s->set[count].wanted = &object[i];
+		s->set[count].wanted = i == ANY ? &group.any : &object[i];
+		s->any = i == ANY ? &s->set[count] : s->any;
 		s->set[count++].use = has(s->reads, i) ? HWT_READ : HWT_WRITE;
 	}
 	stress_must(hwt_request_init_items(
@@ -257,7 +296,7 @@ prepare(struct subject *s)
 {
 	if (s->members == 0 || draw(4) == 0) {
 		/* Small sets are more likely. */
-		s->members = 1u << draw(OBJECTS) | 1u << draw(OBJECTS);
+		s->members = 1u << draw(OBJECTS + 1) | 1u << draw(OBJECTS + 1);
 		if (draw(4) == 0)
 			s->members |= 1u << draw(OBJECTS) | 1u << draw(OBJECTS);
 		s->reads = draw(2) == 0 ? s->members & draw(1u << OBJECTS) : 0;
@@ -456,6 +495,28 @@ step_retire(unsigned i)
 		renew(i);
 }
 
+/* It leaves, if somebody has it, or comes. The first one stays. */
+static void
+step_member(unsigned i)
+{
+	const struct subject *of = holder[i];
+	int rc;
+
+	if (!is_member[i]) {
+		is_member[i] = true;
+		rc = hwt_group_add(checkout, &group, &object[i]);
+		stress_must(rc == 0, "add a member: %d", rc);
+		return;
+	}
+	rc = hwt_object_retire(checkout, &object[i]);
+	stress_must(rc == (of != NULL ? 0 : -EPERM), "retire: %d", rc);
+	if (of == NULL)
+		return;
+	holder[i] = NULL;
+	is_member[i] = false;
+	stress_must(of->any->granted == NULL, "it still has it");
+}
+
 static void
 step(void)
 {
@@ -476,8 +537,10 @@ step(void)
 		step_pause();
 	else if (what < 93)
 		step_pause_told();
-	else if (what < 97)
+	else if (what < 96)
 		step_resume();
+	else if (what < 98)
+		step_member(OBJECTS + 1 + draw(MEMBERS - 1));
 	else
 		step_retire(draw(OBJECTS));
 }
@@ -496,6 +559,7 @@ round_begin(void)
 	memset(subject, 0, sizeof(subject));
 	memset(holder, 0, sizeof(holder));
 	memset(readers, 0, sizeof(readers));
+	memset(is_member, 0, sizeof(is_member));
 	granted = expired = cancelled = retired = 0;
 	paused = told = false;
 	stress_must(
@@ -504,6 +568,8 @@ round_begin(void)
 	for (i = 0; i < OBJECTS; i++)
 		stress_must(hwt_object_init(checkout, &object[i], draw(4)) == 0,
 		    "object");
+	stress_must(hwt_group_init(checkout, &group, draw(4)) == 0, "group");
+	step_member(OBJECTS);
 	for (i = 0; i < SUBJECTS; i++)
 		prepare(&subject[i]);
 }
