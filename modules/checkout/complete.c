@@ -61,7 +61,7 @@ hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
 	entry->pending = false;
 	store_unlock(shard);
 	if (pending) {
-		job_end(
+		job_ended(
 		    &work, entry, result, loaded != NULL ? loaded : &nothing);
 		work_do(store, &work);
 	}

@@ -124,7 +124,7 @@ unload_end(struct work *work, struct store_entry *entry)
 }
 
 void
-job_end(struct work *work, struct store_entry *entry, int result,
+job_ended(struct work *work, struct store_entry *entry, int result,
     const struct hwt_loaded *loaded)
 {
 	if (entry->state == ENTRY_LOADING)
@@ -150,7 +150,7 @@ job_call(struct work *work, struct store_entry *entry)
 		result = options->unload(options->ctx, job_of(entry),
 		    entry->key, entry->size, entry->value);
 	if (result != HWT_STORE_LATER)
-		job_end(work, entry, result, &loaded);
+		job_ended(work, entry, result, &loaded);
 }
 
 /* Who may call it now: the executor, or this thread. */

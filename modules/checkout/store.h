@@ -198,7 +198,7 @@ void job_begin(struct work *work, struct store_entry *entry);
 /* Its callback is called, by whom it is given to. */
 void job_call(struct work *work, struct store_entry *entry);
 /* It has ended so. */
-void job_end(struct work *work, struct store_entry *entry, int result,
+void job_ended(struct work *work, struct store_entry *entry, int result,
     const struct hwt_loaded *loaded);
 
 /* unload.c */
