@@ -52,7 +52,7 @@ endif
 
 # What can be built: each module whose headers are there.
 usable := $(MODULES)
-ifneq ($(filter install,$(MAKECMDGOALS)),)
+ifneq ($(filter install tidy,$(MAKECMDGOALS)),)
 has = $(shell printf '$(hash)include <%s>\n' $1 | \
 	$(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 usable := $(foreach m,$(MODULES),$(if $(or $(if $($m_header),,yes), \

@@ -255,7 +255,8 @@ build/cores/test/transfers/simulator.o: own = -Wno-builtin-declaration-mismatch
 transfers: build/cores/transfers
 	@$< $(TRANSFERS)
 
-tidy: build/plain/libhwt.a
+# Objects tell who calls whom, those of each module that can be built.
+tidy: build/plain/libhwt.a $(usable:%=build/plain/libhwt_%.a)
 	@tools/tidy
 analyze:
 	@tools/analyze
