@@ -178,8 +178,15 @@ class Units(Operation):
             self.started("hwt-exec@.service.in", "mail",
                          HWT_OPTIONS=f"{where} --space {self.space}",
                          HWT_COMMAND=f"tee -a {out}")]
+        programs.append(self.started(
+            "hwt-http@.service.in", "hooks",
+            HWT_OPTIONS=f"{where} --space {self.space}"))
         self.add("--queue=mail", "--in=0", "--id=a", "--payload=text")
+        self.add("--queue=hooks", "--in=0", "--id=b",
+                 '--payload={"url": "http://127.0.0.1/"}')
         self.ends("a")
+        self.ends("b", state="failed")
+        self.assertIn("not allowed", str(self.show("b")))
         self.assertEqual(read(out), "text")
         for program in programs:
             program.terminate()

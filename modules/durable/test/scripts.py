@@ -2374,7 +2374,7 @@ class Paused(Case):
         self.assertEqual(self.told("q"), [["q", 0, 1]])
 
 
-class Bells(Case):
+class Notifications(Case):
     """The hints: what is due before the next poll sends a hint."""
 
     def setUp(self):

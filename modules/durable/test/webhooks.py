@@ -166,6 +166,13 @@ class Server:
         self.ended.wait(60)
         return False
 
+    def drips(self, client, _):
+        """Always something, and never the whole."""
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
+        while not self.ended.wait(0.02):
+            client.sendall(b"x")
+        return False
+
     def garbage(self, client, _):
         client.sendall(b"\x00\xff\r\n\r\nSSH-2.0 \x80" * 99)
         return False
@@ -371,6 +378,7 @@ class Outcomes(Webhooks):
         self.dead([
             ({"url": self.url("hang"), **short}, ".*timed out.*"),
             ({"url": self.url("begins"), **short}, ".*timed out.*"),
+            ({"url": self.url("drips"), **short}, ".*timed out.*"),
             ("garbage", "Received HTTP/0.9.*"),
             ("nothing", "Empty reply.*"), ("reset", ".*reset.*|Empty.*"),
             ("middle", "transfer closed.*"),
@@ -535,6 +543,9 @@ class Addresses(Webhooks):
         where = self.url("status/200")
         self.dead([({"url": self.url(f"to/302/{where}", "localhost")},
                     "127.0.0.1 of 127.0.0.1 is not allowed")], 1)
+        other = self.url("status/200", "a.localhost")
+        self.dead([({"url": self.url(f"to/302/{other}", "localhost")},
+                    ".*a.localhost.* is not allowed")], 1)
         self.assertEqual(self.server.of("/status"), [])
 
     def test_a_connection_that_is_there_is_not_another_host_s(self):
