@@ -11,7 +11,8 @@
  *   retired    objects whose memory is freed as soon as they are retired, while
  *              the objects beside them in waiting sets come and go
  *   hammers    a set of eight against seven threads that want one each, and
- *              sleep with it, so that never all are free
+ *              sleep with it, so that never all are free; without an order,
+ *              against seven that come so often and then no more
  *   pools      any one of three connections, which are replaced, and pauses
  *
  * Meanwhile another thread dumps the checkout again and again, after the first
@@ -29,6 +30,7 @@ enum {
 	RETIREMENTS = 1000,
 	WAITERS = 6,
 	EIGHTS = 200,
+	COMES = 20000,
 	START = 1000
 };
 
@@ -340,8 +342,8 @@ transfers(uint32_t hold_after)
 
 /* Retirement. */
 
-static void *
-come_and_go(void *arg)
+static void
+come(void *arg, uint64_t turns)
 {
 	uint64_t number = (uint64_t)(uintptr_t)arg;
 	struct demand demand = {.count = 1};
@@ -350,12 +352,26 @@ come_and_go(void *arg)
 	stress_must(
 	    hwt_request_init(&demand.request, demand.set, 1, NULL, NULL) == 0,
 	    "request");
-	while (!atomic_load(&over)) {
+	while (!atomic_load(&over) && turns-- > 0) {
 		stress_check(hwt_checkout_acquire_wait(
 				 checkout, &demand.request, HWT_NEVER) == 0,
 		    "wait");
 		use(&demand);
 	}
+}
+
+static void *
+come_and_go(void *arg)
+{
+	come(arg, UINT64_MAX);
+	return NULL;
+}
+
+/* A set that is never served in order may wait for as long as others come. */
+static void *
+come_so_often(void *arg)
+{
+	come(arg, stress_scaled(COMES));
 	return NULL;
 }
 
@@ -688,7 +704,7 @@ main(int argc, char **argv)
 	transfers(0);
 	transfers(2);
 	retirements();
-	hammers(HWT_CHECKOUT_NEVER, come_and_go);
+	hammers(HWT_CHECKOUT_NEVER, come_so_often);
 	hammers(3, come_and_go);
 	hammers(0, come_and_stay);
 	hammers(0, come_and_go);
