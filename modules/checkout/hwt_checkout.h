@@ -69,9 +69,11 @@
  * where none should wait. int functions return 0, or what they say, or a
  * negative errno value; then nothing has changed. Times are in nanoseconds.
  *
- * In a child process, a checkout of its parent answers -EOWNERDEAD, and
- * hwt_checkout_destroy frees it, before its timer. A child that was made in
- * granted does not return from there.
+ * In a child process, a checkout, store or mailbox of its parent answers
+ * -EOWNERDEAD, and the destroy functions free it: a store before its checkout,
+ * and that before its timer. hwt_request_init and hwt_request_init_items, which
+ * write the request alone, do what they always do. Where the child was forked
+ * in granted, its copy of that may go on, and must end in _exit or exec.
  */
 #ifndef HWT_CHECKOUT_H
 #define HWT_CHECKOUT_H

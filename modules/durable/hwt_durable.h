@@ -33,7 +33,13 @@
  * most timeout_ns; but if it needs a new connection, and the server was given
  * by name, the look-up of that name takes as long as the system's resolver
  * does. Addresses need no look-up. Times are in nanoseconds and are rounded up
- * to whole milliseconds. In a forked child, every function returns -EOWNERDEAD.
+ * to whole milliseconds.
+ *
+ * In a child process, every function returns -EOWNERDEAD for what its parent
+ * has opened or started, and nothing frees that there. Only
+ * hwt_durable_schedule_next, and hwt_durable_set_error in a child that was
+ * forked in a callback, do what they always do. That child's copy of the
+ * callback may go on and must end in _exit or exec.
  *
  * Errors that several functions share:
  *

@@ -601,9 +601,16 @@ use_in_child(void *arg)
 	struct hwt_checkout *checkout = store.checkout;
 	struct hwt_checkout *made;
 	struct hwt_checkout_stats stats;
+	struct hwt_object *object = &store.thing[1].object;
+	struct hwt_item item = {.wanted = object};
+	struct hwt_request made_here;
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 	child_rc(pthread_mutex_lock(&mutex), 0);
+	child_rc(hwt_request_init(&made_here, &object, 1, NULL, NULL), 0);
+	child_rc(hwt_checkout_try(checkout, &made_here), -EOWNERDEAD);
+	child_rc(hwt_request_init_items(&made_here, &item, 1, NULL, NULL), 0);
+	child_rc(hwt_checkout_try(checkout, &made_here), -EOWNERDEAD);
 	child_rc(
 	    hwt_checkout_create(&made, store.fixture.timer, NULL), -EOWNERDEAD);
 	child_rc(hwt_checkout_try(checkout, &demand->request), -EOWNERDEAD);

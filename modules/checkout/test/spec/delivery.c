@@ -227,6 +227,9 @@ use_in_child(void *arg)
 	child_rc(
 	    hwt_request_run(store.checkout, &demand->request), -EOWNERDEAD);
 	child_rc(hwt_request_mailbox_destroy(mailbox), 0);
+	child_rc(hwt_request_mailbox_create(&mailbox), 0);
+	child_rc(hwt_request_mailbox_run(mailbox, 0, NULL), 0);
+	child_rc(hwt_request_mailbox_destroy(mailbox), 0);
 }
 
 Test(delivery, EOWNERDEAD_in_a_child)

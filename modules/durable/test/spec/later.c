@@ -7,8 +7,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 SUITE(later);
 
@@ -457,21 +455,5 @@ Test(later, a_stop_waits_for_finish)
 	place_unwork(&place);
 	assert_rc(pthread_join(thread, NULL), 0);
 	cr_assert(state_of(&place, "a") == HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
-}
-
-Test(later, a_forked_child_cannot_finish)
-{
-	pid_t child;
-	int status;
-
-	begin();
-	child = fork();
-	if (child == 0)
-		_exit(-hwt_durable_finish(token[0], 0, 0));
-	cr_assert(waitpid(child, &status, 0) == child);
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == EOWNERDEAD);
-	assert_rc(hwt_durable_finish(token[0], 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
 	place_close(&place);
 }

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 SUITE(open);
 
@@ -442,47 +440,6 @@ Test(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
 		failed += error == -ENOMEM;
 	}
 	cr_assert(failed > 10);
-	place_close(&place);
-}
-
-Test(open, in_a_child_every_function_is_EOWNERDEAD)
-{
-	struct hwt_durable_worker_options work = {.queue = "q"};
-	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable_scheduler *other;
-	struct hwt_durable_worker *worker;
-	struct hwt_durable_stats stats;
-	struct hwt_durable_info info;
-	int fine = 1, status;
-	pid_t child;
-
-	place_open(&place, NULL);
-	place_schedule(&place);
-	child = fork();
-	if (child == 0) {
-		fine &= hwt_durable_add(place.durable, 1, &task, NULL) ==
-		    -EOWNERDEAD;
-		fine &=
-		    hwt_durable_cancel(place.durable, "a", 1) == -EOWNERDEAD;
-		fine &= hwt_durable_reschedule(place.durable, "a", 1, 0, 0) ==
-		    -EOWNERDEAD;
-		fine &= hwt_durable_get(place.durable, "a", 1, &info, NULL,
-			    0) == -EOWNERDEAD;
-		fine &= hwt_durable_pause(place.durable, "q") == -EOWNERDEAD;
-		fine &= hwt_durable_resume(place.durable, "q") == -EOWNERDEAD;
-		fine &= hwt_durable_read_stats(place.durable, &stats) ==
-		    -EOWNERDEAD;
-		fine &= hwt_durable_worker_start(
-			    &worker, place.durable, &work) == -EOWNERDEAD;
-		fine &= hwt_durable_scheduler_start(
-			    &other, place.durable, NULL) == -EOWNERDEAD;
-		fine &=
-		    hwt_durable_scheduler_stop(place.scheduler) == -EOWNERDEAD;
-		fine &= hwt_durable_close(place.durable) == -EOWNERDEAD;
-		_exit(fine);
-	}
-	cr_assert(waitpid(child, &status, 0) == child);
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 	place_close(&place);
 }
 
