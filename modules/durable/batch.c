@@ -12,7 +12,7 @@
  * for a second, and then is given a tenth of the whole time to show that it is
  * back.
  */
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define BACK_OFF_FIRST_MS 10u
 #define BACK_OFF_LAST_MS 500u

@@ -7,7 +7,7 @@
 #include <syslog.h>
 #include <time.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define AT_ONCE_MAX 5u /* rounds without a back-off */
 

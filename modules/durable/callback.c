@@ -3,11 +3,12 @@
  * The threads of a worker that call back, and the limit of how long an attempt
  * may run.
  *
- * The states of a job, and who may touch which of its fields: worker_inside.h.
+ * The states of a job, and who may touch which of its fields:
+ * worker_internal.h.
  */
 #include <syslog.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 /* The limit. */
 

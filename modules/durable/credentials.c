@@ -8,7 +8,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define PASSWORD_MAX 512 /* bytes */
 

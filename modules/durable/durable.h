@@ -5,16 +5,16 @@
  *   durable.c    open, close, and what a producer calls
  *   space.c      which shards there are, and that none is missing
  *   scheduler.c  a thread that pumps shards
- *   worker.c     threads that execute tasks: see worker_inside.h
+ *   worker.c     threads that execute tasks: see worker_internal.h
  *   queue.c      pause, resume and limits of a queue
  *   schedule.c   schedules, as users see them
  *   occur.c      adds the occurrences that are due
  *   calendar.c   when a schedule occurs
  *   task.c       checks, records, numbers; no input or output
- *   engine.h     the client of Redis; its files: engine_inside.h
+ *   engine.h     the client of Redis; its files: engine_internal.h
  */
-#ifndef HWT_DURABLE_INSIDE_H
-#define HWT_DURABLE_INSIDE_H
+#ifndef HWT_DURABLE_INTERNAL_H
+#define HWT_DURABLE_INTERNAL_H
 
 #include <pthread.h>
 #include <sys/types.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What all parts of the client of an engine ask of it: names, keys, times. See
- * engine.h; its other files are named in engine_inside.h.
+ * engine.h; its other files are named in engine_internal.h.
  */
 #include <stdio.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define LAST_PART 10u /* of the time: the least that anybody is given */
 

@@ -5,7 +5,7 @@
  */
 #include <syslog.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define VERIFIED_NS HWT_SEC(1) /* for so long a verification is believed */
 

@@ -4,14 +4,14 @@
  * reported.
  *
  * What a job is, its states, and who may touch which of its fields:
- * worker_inside.h.
+ * worker_internal.h.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 #define WAITING_NS HWT_MS(500)
 

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 int
 later_create(struct hwt_durable_worker *worker)

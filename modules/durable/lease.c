@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include <syslog.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 #define EXTEND_AGAIN_NS HWT_SEC(1) /* the engine waits for 10 s after a pause */
 

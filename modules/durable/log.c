@@ -8,7 +8,7 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define LOG_LINE_MAX 512
 #define REPEAT_NS HWT_SEC(60)

@@ -5,7 +5,7 @@
  */
 #include <syslog.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define IDLE_MAX 8u /* connections to a node that are kept */
 #define SILENT_NS HWT_SEC(1) /* for so long a node is left alone */

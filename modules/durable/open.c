@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 #define TIMEOUT_DEFAULT HWT_SEC(5)
 #define SKEW_DEFAULT HWT_SEC(5)

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <syslog.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 #define FLUSH_NS HWT_MS(1)
 #define FLUSH_COUNT 64u

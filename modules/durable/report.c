@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 const char *const outcome_name[] = {"done", "retry", "fail", "back"};
 

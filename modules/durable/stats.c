@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "observe/figures.h"
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 /* Elements of a histogram whose upper bounds are buckets: from a quarter of a
  * millisecond to more than two hours. */

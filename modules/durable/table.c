@@ -6,7 +6,7 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "engine_inside.h"
+#include "engine_internal.h"
 
 static void
 table_set_all(struct engine *engine, const struct route_address *address)

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 #define AHEAD_NS HWT_MS(10)
 #define AHEAD_MAX 256u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads that execute the tasks of a queue: start, stop, and the loop. A
- * worker's other files, and who may touch which field: worker_inside.h.
+ * worker's other files, and who may touch which field: worker_internal.h.
  *
  * One thread, the loop, talks to the engine: it takes tasks, extends their
  * leases, and reports how they ended. The others call back.
@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker_inside.h"
+#include "worker_internal.h"
 
 #define THREADS_MAX 1024u
 #define VISIBILITY_DEFAULT HWT_SEC(30)

@@ -41,8 +41,8 @@
  * A job's delivery is written before it gets into ready; its token, before the
  * callback.
  */
-#ifndef HWT_DURABLE_WORKER_INSIDE_H
-#define HWT_DURABLE_WORKER_INSIDE_H
+#ifndef HWT_DURABLE_WORKER_INTERNAL_H
+#define HWT_DURABLE_WORKER_INTERNAL_H
 
 /* musl has none, and libbsd has. */
 #if __has_include(<sys/queue.h>)

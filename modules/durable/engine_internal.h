@@ -23,8 +23,8 @@
  * engine_open alone, but for level and identity: those are written after the
  * first calls, and no other thread has the engine then.
  */
-#ifndef HWT_DURABLE_ENGINE_INSIDE_H
-#define HWT_DURABLE_ENGINE_INSIDE_H
+#ifndef HWT_DURABLE_ENGINE_INTERNAL_H
+#define HWT_DURABLE_ENGINE_INTERNAL_H
 
 #include <errno.h>
 #include <pthread.h>
