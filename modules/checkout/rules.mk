@@ -16,7 +16,8 @@ $(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
 	own = $(checkout_shim)
 # Not at random addresses, as the shards follow from these.
 build/%/checkout-explore: $$(call objects,$(checkout) \
-		$(checkout_explorer) test/explore/explore.c)
+		$(checkout_explorer) test/explore/explore.c \
+		test/explore/script.c)
 	$(call say,LD)
 	$(Q)$(link) -no-pie -o $@ $(filter %.o,$^) $(libs)
 

@@ -67,12 +67,15 @@ static void
 begin(void)
 {
 	program_reset();
-	running->begin();
+	if (running->begin != NULL)
+		running->begin();
+	script_run(running->first, running->verbs);
 }
 
 static void
 end(void)
 {
+	script_run(running->last, running->verbs);
 	if (running->end != NULL)
 		running->end();
 	program_finish();
@@ -82,7 +85,10 @@ static void
 thread_run(unsigned i)
 {
 	program_thread(i);
-	running->thread[i]();
+	if (running->run != NULL)
+		script_run(script_part(running->run, i), running->verbs);
+	else
+		running->thread[i]();
 	model_thread_ends();
 }
 
@@ -99,6 +105,13 @@ THREAD(4)
 
 static void (*const threads[])(void) = {
     thread_0, thread_1, thread_2, thread_3, thread_4};
+
+static bool
+has_thread(unsigned i)
+{
+	return running->run != NULL ? script_part(running->run, i) != NULL
+				    : running->thread[i] != NULL;
+}
 
 static uint64_t
 clock_ns(void)
@@ -118,10 +131,9 @@ search(struct explore_limits *limits, struct explore_result *result)
 	    .end = end,
 	    .idle = model_idle,
 	};
-	size_t i;
+	unsigned i;
 
-	for (i = 0; i < sizeof(threads) / sizeof(threads[0]) &&
-	     running->thread[i] != NULL;
+	for (i = 0; i < sizeof(threads) / sizeof(threads[0]) && has_thread(i);
 	     i++)
 		program.thread[i] = threads[i];
 	limits->trace = options.trace;

@@ -28,6 +28,7 @@
 
 #include "explore.h"
 #include "model.h"
+#include "script.h"
 #include "core/timer.h"
 
 #define TICK_NS HWT_US(10)
@@ -38,6 +39,10 @@ struct program {
 	void (*begin)(void);
 	void (*thread[EXPLORE_THREADS_MAX])(void);
 	void (*end)(void);
+	/* In the place of begin and threads, and before end: scripts with these
+	 * verbs. run has a part for each thread. */
+	const struct verb *verbs;
+	const char *first, *run, *last;
 	uint64_t schedules; /* short form: at most so many; 0: 4,000 */
 	unsigned preemptions; /* bounded: at most so many; 0: 2 */
 	bool pso; /* depends on relaxed stores: also with PSO */

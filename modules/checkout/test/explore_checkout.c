@@ -64,8 +64,7 @@ struct subject {
 	unsigned turn; /* of its grant among all; 1 is the first */
 	unsigned accepted, granted, ended; /* calls of granted, by outcome */
 	unsigned out;
-	bool keeps; /* granted does not release */
-	void (*in_granted)(void); /* what it does first */
+	bool keeps; /* it is not released when it is granted */
 	bool gone; /* its memory is the caller's */
 	bool used; /* another thread's call has it: gone only after that */
 };
@@ -83,8 +82,11 @@ static struct world {
 	bool retired[OBJECTS];
 	unsigned timeouts;
 	uint64_t now_ns;
-	uint32_t flag;
+	unsigned flag;
 	bool paused;
+	unsigned groups_retired;
+	struct hwt_request *request[REQUESTS]; /* handed to an executor */
+	uint32_t handed, run;
 	size_t used;
 	struct {
 		char *at;
@@ -94,10 +96,11 @@ static struct world {
 	unsigned blocks;
 	uint64_t mutex[(sizeof(pthread_mutex_t) + 7) / 8];
 	bool hidden; /* under it: object a is not found any more */
-	void (*ending)(void); /* what is done before the last checks */
 } world;
 struct hwt_checkout *checkout;
-uint32_t shards; /* of the checkouts that are made */
+static uint32_t shards; /* of the checkouts that are made */
+static const struct program *running;
+static const struct verb verbs[];
 static _Alignas(64) char arena[ARENA];
 
 /* The system. */
@@ -417,8 +420,9 @@ take(struct subject *subject)
 }
 
 static void
-release(struct subject *subject)
+release(unsigned number)
 {
+	struct subject *subject = &world.subject[number];
 	unsigned i;
 
 	subject->out = 0;
@@ -436,6 +440,15 @@ release(struct subject *subject)
 	subject->gone = !subject->used;
 }
 
+/* It has been granted. */
+static void
+receive(struct subject *subject)
+{
+	take(subject);
+	if (!subject->keeps)
+		release((unsigned)(subject - world.subject));
+}
+
 static void
 note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
 {
@@ -443,17 +456,15 @@ note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
 
 	explore_check(request == &subject->request && !subject->gone);
 	explore_check(subject->granted + subject->ended == 0);
-	if (subject->in_granted != NULL)
-		subject->in_granted();
+	if (subject == &world.subject[running->granted])
+		script_run(running->in_granted, verbs);
 	if (grant != HWT_GRANTED) {
 		subject->ended++;
 		subject->gone = !subject->used;
 		return;
 	}
 	subject->granted++;
-	take(subject);
-	if (!subject->keeps)
-		release(subject);
+	receive(subject);
 }
 
 static void
@@ -467,11 +478,8 @@ acquire(unsigned i, uint64_t delay_ns)
 	    (result == -EALREADY && subject->pauses));
 	if (result == 1)
 		subject->accepted++;
-	if (result != 0)
-		return;
-	take(subject);
-	if (!subject->keeps)
-		release(subject);
+	if (result == 0)
+		receive(subject);
 }
 
 static void
@@ -482,12 +490,10 @@ acquire_wait(unsigned i, uint64_t delay_ns, int other)
 	    hwt_checkout_acquire_wait(checkout, &subject->request, delay_ns);
 
 	explore_check(result == 0 || result == other);
-	if (result == 0) {
-		take(subject);
-		release(subject);
-	} else {
+	if (result == 0)
+		receive(subject);
+	else
 		subject->gone = !subject->used;
-	}
 }
 
 static void
@@ -506,8 +512,7 @@ cancel(unsigned i)
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
 }
 
-/* members: "ag" is a set of the first object and any of the group; "A" of the
- * first object for reading. "!a" pauses the first object, "!" all. */
+/* See struct program. */
 static void
 subject_make(unsigned i, const char *members)
 {
@@ -518,8 +523,8 @@ subject_make(unsigned i, const char *members)
 		subject->pauses = true;
 		members++;
 	}
-	subject->has_items = strpbrk(members, "gABC") != NULL;
-	for (; *members != 0 && subject->has_items; members++) {
+	subject->has_items = strcspn(members, "gABC") < strcspn(members, " ");
+	for (; *members > ' ' && subject->has_items; members++) {
 		item = &subject->item[subject->count++];
 		item->use = strchr("ABC", *members) ? HWT_READ : HWT_WRITE;
 		item->wanted = *members == 'g'
@@ -532,7 +537,7 @@ subject_make(unsigned i, const char *members)
 			subject->count, note_granted, subject) == 0);
 		return;
 	}
-	for (; *members != 0; members++)
+	for (; *members > ' '; members++)
 		subject->set[subject->count++] = &world.object[*members - 'a'];
 	if (subject->pauses)
 		explore_check(
@@ -559,17 +564,21 @@ checkout_make(uint32_t hold_after)
 }
 
 static void
-world_make(const char *const *members, uint32_t hold_after)
+world_make(const struct program *program)
 {
+	const char *members = program->requests;
 	unsigned i;
 
-	checkout_make(hold_after);
+	checkout_make(program->hold_after);
 	for (i = 0; i < OBJECTS; i++)
 		explore_check(
 		    hwt_object_init(checkout, &world.object[i], i) == 0);
 	explore_check(hwt_group_init(checkout, &world.group, OBJECTS) == 0);
-	for (i = 0; members[i] != NULL; i++)
-		subject_make(i, members[i]);
+	for (i = 0; *members != 0; i++) {
+		subject_make(i, members);
+		members += strcspn(members, " ");
+		members += strspn(members, " ");
+	}
 }
 
 static void
@@ -578,8 +587,6 @@ world_end(void)
 	struct hwt_checkout_stats stats;
 	unsigned i;
 
-	if (world.ending != NULL)
-		world.ending();
 	for (i = 0; i < REQUESTS; i++) {
 		const struct subject *subject = &world.subject[i];
 
@@ -600,120 +607,94 @@ world_end(void)
 	explore_check(hwt_checkout_destroy(checkout) == 0);
 }
 
-/* The programs. Request i is acquired by thread i, if nothing else is said. */
-
-#define BEGIN(name, hold_after, ...)                                   \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const sets[] = {__VA_ARGS__, NULL}; \
-		world_make(sets, hold_after);                          \
-	}
-#define NEVER(i)                       \
-	static void never_##i(void)    \
-	{                              \
-		acquire(i, HWT_NEVER); \
-	}
-#define SOON(i)                    \
-	static void soon_##i(void) \
-	{                          \
-		acquire(i, 1);     \
-	}
-NEVER(0)
-NEVER(1)
-NEVER(2)
-NEVER(3)
-NEVER(4)
-SOON(0)
-SOON(1)
-SOON(2)
-
-BEGIN(two, 0, "ab", "ab")
-BEGIN(ring, 0, "ab", "bc", "ac")
-BEGIN(crossed, 0, "abc", "ac")
-BEGIN(four, 0, "ab", "bc", "a", "c")
-BEGIN(baton, 0, "b", "ab", "a")
-BEGIN(baton_late, 0, "a", "ab", "b")
-BEGIN(same, 0, "a", "a", "a")
-BEGIN(hold, 1, "ab", "b", "a")
-BEGIN(found_pair, 0, "a", "ab", "a", "b")
-BEGIN(hold_ring, 1, "ab", "bc", "ac")
-
-/* Request 0 has its objects, the others may wait already. */
-static void
-begin_held(const char *const *sets, unsigned waiting, uint64_t delay_ns)
-{
-	unsigned i;
-
-	world_make(sets, 0);
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	for (i = 1; i <= waiting; i++)
-		acquire(i, delay_ns);
-}
-#define HELD(name, waiting, delay, ...)                                \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const sets[] = {__VA_ARGS__, NULL}; \
-		begin_held(sets, waiting, delay);                      \
-	}
-HELD(held_one, 1, 1, "a", "a")
-HELD(held_two, 2, 1, "a", "ab", "a")
-HELD(held_two_never, 2, HWT_NEVER, "a", "ab", "a")
-HELD(held_three, 3, HWT_NEVER, "a", "ab", "ab", "a")
-HELD(held_pair, 2, HWT_NEVER, "ab", "b", "ab", "a")
-HELD(held_wait, 0, HWT_NEVER, "a", "a", "a")
-HELD(held_wait_pair, 0, HWT_NEVER, "a", "ab", "b")
-HELD(held_retire, 2, HWT_NEVER, "a", "ab", "a", "b")
+/* Verbs. */
 
 static void
-release_first(void)
+never(unsigned i)
 {
-	release(&world.subject[0]);
+	acquire(i, HWT_NEVER);
 }
 
 static void
-cancel_first(void)
+soon(unsigned i)
 {
-	cancel(0);
+	acquire(i, 1);
 }
 
 static void
-cancel_second(void)
+keep(unsigned i)
 {
-	cancel(1);
+	world.subject[i].keeps = true;
 }
 
 static void
-acquire_and_cancel(void)
+hold(unsigned i)
 {
-	acquire(1, 1);
-	cancel(1);
-}
-
-/* Whoever reads it without an atomic operation, which model_touch does not see,
- * finds no addresses; it stays RETIRED. */
-static void
-spoil(struct hwt_object *object)
-{
-	world.retired[index_of(object)] = true;
-	memset(object, 0xff, sizeof(*object));
+	keep(i);
+	never(i);
 }
 
 static void
-retire_first(void)
+try(unsigned i)
 {
-	struct subject *holder = &world.subject[0];
-	struct hwt_object *object = holder->set[0];
+	struct subject *subject = &world.subject[i];
+	int result = hwt_checkout_try(checkout, &subject->request);
 
-	explore_check(hwt_object_retire(checkout, object) == 0);
-	world.holder[index_of(object)] = NULL;
-	spoil(object);
-	release(holder);
+	explore_check(result == 0 || result == -EAGAIN ||
+	    (result == -EALREADY && subject->pauses));
+	if (result == 0)
+		receive(subject);
+}
+
+static void
+wait_never(unsigned i)
+{
+	acquire_wait(i, HWT_NEVER, 0);
+}
+
+static void
+wait_soon(unsigned i)
+{
+	acquire_wait(i, 1, -ETIMEDOUT);
+}
+
+static void
+wait_cancelled(unsigned i)
+{
+	acquire_wait(i, HWT_NEVER, -ECANCELED);
+}
+
+static void
+wait_retired(unsigned i)
+{
+	acquire_wait(i, 1, -EIDRM);
+}
+
+static void
+wait_shut_down(unsigned i)
+{
+	acquire_wait(i, HWT_NEVER, -ESHUTDOWN);
+}
+
+static void
+shut_down(void)
+{
+	explore_check(hwt_checkout_shutdown(checkout) == 0);
+}
+
+static void
+refuse_to_destroy(void)
+{
+	int result = hwt_checkout_destroy(checkout);
+
+	if (result == 0)
+		explore_fail("destroyed, and a request waits or is out");
+	explore_check(result == -EBUSY);
 }
 
 /* Nothing is written: the file is not one of the explorer's. */
 static void
-dump_once(void)
+dump(void)
 {
 	static FILE *file;
 
@@ -723,35 +704,10 @@ dump_once(void)
 	explore_check(hwt_checkout_dump(checkout, file) == 0);
 }
 
-static bool
-somebody_waits(const void *waiting)
-{
-	return *(const uint64_t *)waiting != 0;
-}
+/* Threads wait for each other. */
 
 static void
-retire_when_waited(void)
-{
-	explore_await(&checkout->busy, 8, somebody_waits, &checkout->busy);
-	retire_first();
-}
-
-/* Request 2 waits for b, which request 1 has, when request 0 has got a. */
-static void
-begin_retire_woken(void)
-{
-	static const char *const sets[] = {"a", "b", "ab", "b", NULL};
-
-	world_make(sets, 0);
-	world.subject[1].keeps = true;
-	acquire(1, HWT_NEVER);
-	acquire(2, HWT_NEVER);
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-}
-
-static void
-set_flag(uint32_t value)
+set_flag(unsigned value)
 {
 	explore_modify(&world.flag, 4);
 	world.flag = value;
@@ -760,13 +716,25 @@ set_flag(uint32_t value)
 static bool
 is_flag(const void *value)
 {
-	return world.flag >= *(const uint32_t *)value;
+	return world.flag >= *(const unsigned *)value;
 }
 
 static void
-await_flag(uint32_t value)
+await_flag(unsigned value)
 {
 	explore_await(&world.flag, 4, is_flag, &value);
+}
+
+static bool
+somebody_waits(const void *waiting)
+{
+	return *(const uint64_t *)waiting != 0;
+}
+
+static void
+await_waiter(void)
+{
+	explore_await(&checkout->busy, 8, somebody_waits, &checkout->busy);
 }
 
 static bool
@@ -776,311 +744,45 @@ is_retired(const void *word)
 }
 
 static void
-release_second(void)
+await_retirement(unsigned object)
 {
-	release(&world.subject[1]);
+	const void *word = &world.object[object];
+
+	explore_await(word, 8, is_retired, word);
 }
 
-/* Request 2 waits for a, which request 1 has; request 0 may overtake it. */
-static void
-begin_retire_baton(void)
-{
-	static const char *const sets[] = {"a", "a", "ab", "ab", NULL};
+/* Retiring. */
 
-	world_make(sets, 0);
-	world.subject[1].keeps = true;
-	acquire(1, HWT_NEVER);
-	acquire(2, HWT_NEVER);
+/* Whoever reads it without an atomic operation, which model_touch does not see,
+ * finds no addresses; it stays RETIRED. */
+static void
+spoil(struct hwt_object *object)
+{
+	world.retired[index_of(object)] = true;
+	world.holder[index_of(object)] = NULL;
+	memset(object, 0xff, sizeof(*object));
+}
+
+/* What that request holds, and releases then. */
+static void
+retire(unsigned holder)
+{
+	struct hwt_object *object = world.subject[holder].set[0];
+
+	explore_check(hwt_object_retire(checkout, object) == 0);
+	spoil(object);
+	release(holder);
 }
 
 static void
-try_and_retire(void)
+try_and_retire(unsigned i)
 {
-	struct subject *subject = &world.subject[0];
+	struct subject *subject = &world.subject[i];
 
 	if (hwt_checkout_try(checkout, &subject->request) != 0)
 		return;
 	take(subject);
-	retire_first();
-}
-
-/* Object b's. */
-static void
-release_and_await_retirement(void)
-{
-	const void *word = &world.object[1];
-
-	release(&world.subject[1]);
-	set_flag(1);
-	explore_await(word, 8, is_retired, word);
-}
-
-/* Request 2 waits for b, which request 1 has; request 3 has a. In granted of
- * request 5, request 2 is woken for b, and it is tried after that has returned,
- * when b is being retired. Then it waits for a, and is woken again. */
-static void
-begin_retire_again(void)
-{
-	static const char *const sets[] = {"b", "b", "ab", "a", "a", "a", NULL};
-
-	world_make(sets, 0);
-	world.subject[1].keeps = true;
-	acquire(1, HWT_NEVER);
-	acquire(2, HWT_NEVER);
-	world.subject[3].keeps = true;
-	acquire(3, HWT_NEVER);
-	acquire(5, HWT_NEVER);
-	world.subject[5].in_granted = release_and_await_retirement;
-}
-
-static void
-cancel_and_acquire(void)
-{
-	cancel(5);
-	acquire(4, HWT_NEVER);
-	set_flag(2);
-}
-
-static void
-retire_woken(void)
-{
-	await_flag(1);
-	try_and_retire();
-}
-
-static void
-release_fourth(void)
-{
-	await_flag(2);
-	release(&world.subject[3]);
-}
-
-static void
-shut_down(void)
-{
-	explore_check(hwt_checkout_shutdown(checkout) == 0);
-}
-
-#define GRANTS_BEFORE UINT64_C(0xffffffff)
-
-static void
-end_many_grants(void)
-{
-	struct hwt_checkout_stats stats;
-
-	explore_check(hwt_checkout_read_stats(checkout, &stats) == 0);
-	explore_check(stats.granted == GRANTS_BEFORE + 2);
-}
-
-/* As if each shard had had so many grants that all were released. */
-static void
-begin_many_grants(void)
-{
-	begin_two();
-	checkout->shards[0].in_flight = GRANTS_BEFORE << 32;
-	world.ending = end_many_grants;
-}
-
-/* Request 1 expires, which releases the object that request 2 waits for, and
- * that keeps it. */
-static void
-release_and_tell(void)
-{
-	release(&world.subject[0]);
-	set_flag(1);
-}
-
-static void
-end_destroy(void)
-{
-	release(&world.subject[2]);
-}
-
-static void
-begin_destroy(void)
-{
-	static const char *const sets[] = {"a", "a", "a", NULL};
-
-	world_make(sets, 0);
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(1, 1);
-	world.subject[1].in_granted = release_and_tell;
-	acquire(2, HWT_NEVER);
-	world.subject[2].keeps = true;
-	world.ending = end_destroy;
-}
-
-static void
-destroy_early(void)
-{
-	int result;
-
-	await_flag(1);
-	result = hwt_checkout_destroy(checkout);
-	if (result == 0)
-		explore_fail("destroyed, and request 2 waits or is out");
-	explore_check(result == -EBUSY);
-}
-
-static void
-pause_once(void)
-{
-	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == 0);
-	check_paused();
-	explore_modify(&world.flag, 4);
-	world.paused = false;
-	explore_check(hwt_checkout_resume(checkout) == 0);
-}
-
-static void
-pause_within(uint64_t delay_ns)
-{
-	int result = hwt_checkout_pause(checkout, delay_ns);
-
-	explore_check(result == 0 || result == -ETIMEDOUT);
-	if (result == 0)
-		explore_check(hwt_checkout_resume(checkout) == 0);
-}
-
-static void
-pause_or_not(void)
-{
-	int result = hwt_checkout_pause(checkout, 0);
-
-	explore_check(
-	    result == 0 || result == -ETIMEDOUT || result == -EALREADY);
-	if (result == 0)
-		explore_check(hwt_checkout_resume(checkout) == 0);
-}
-
-/* What finds the gate closed is no reason for a pause to fail. */
-static void
-pause_and_stay(void)
-{
-	explore_check(hwt_checkout_pause(checkout, 0) == 0);
-}
-
-static bool
-is_in_use(const void *word)
-{
-	return *(const uint64_t *)word & IN_USE;
-}
-
-static void
-try_when_closed(void)
-{
-	void *gate = &checkout->gate.word;
-
-	explore_await(gate, 8, is_in_use, gate);
-	explore_check(
-	    hwt_checkout_try(checkout, &world.subject[0].request) == -EAGAIN);
-}
-
-static void
-end_pause(void)
-{
-	explore_check(hwt_checkout_resume(checkout) == 0);
-}
-
-static void
-begin_closed(void)
-{
-	begin_two();
-	world.ending = end_pause;
-}
-
-static void
-pause_shortly(void)
-{
-	pause_within(1);
-}
-
-static void
-pause_at_once(void)
-{
-	pause_within(0);
-}
-
-static void
-pause_until_shutdown(void)
-{
-	int result = hwt_checkout_pause(checkout, HWT_NEVER);
-
-	explore_check(result == -ESHUTDOWN);
-	release(&world.subject[0]);
-}
-
-/* Another thread may end a pause before the call of the one that paused has
- * ended, and its timeout. The next pause has none. */
-static void
-begin_free(void)
-{
-	static const char *const sets[] = {"a", NULL};
-
-	world_make(sets, 0);
-	world.subject[0].keeps = true;
-}
-
-static void
-pause_in_time(void)
-{
-	explore_check(hwt_checkout_pause(checkout, 1) == 0);
-}
-
-static void
-resume_and_pause(void)
-{
-	int result;
-
-	while ((result = hwt_checkout_resume(checkout)) != 0) {
-		explore_check(result == -EALREADY || result == -EBUSY);
-		explore_yield();
-	}
-	acquire(0, HWT_NEVER);
-	set_flag(1);
-	result = hwt_checkout_pause(checkout, HWT_NEVER);
-	if (result != 0)
-		explore_fail("a pause without a limit answers %d", result);
-	explore_check(hwt_checkout_resume(checkout) == 0);
-}
-
-static void
-fire_and_release(void)
-{
-	fire();
-	await_flag(1);
-	release(&world.subject[0]);
-}
-
-static void
-wait_first(void)
-{
-	acquire_wait(0, HWT_NEVER, 0);
-}
-
-static void
-wait_second(void)
-{
-	acquire_wait(1, 1, -ETIMEDOUT);
-}
-
-static void
-wait_second_never(void)
-{
-	acquire_wait(1, HWT_NEVER, -ECANCELED);
-}
-
-static void
-wait_second_retired(void)
-{
-	acquire_wait(1, 1, -EIDRM);
-}
-
-static void
-wait_second_shut_down(void)
-{
-	acquire_wait(1, HWT_NEVER, -ESHUTDOWN);
+	retire(i);
 }
 
 /* The mutex of the user's, under which object a is found. */
@@ -1106,227 +808,145 @@ find_and_wait(unsigned i, uint64_t delay_ns)
 	    checkout, &subject->request, delay_ns, users_mutex());
 	explore_check(result == 0 || result == -EIDRM ||
 	    (result == -ETIMEDOUT && delay_ns != HWT_NEVER));
-	if (result == 0) {
-		take(subject);
-		release(subject);
-	} else {
+	if (result == 0)
+		receive(subject);
+	else
 		subject->gone = true;
-	}
 }
 
 static void
-find_second(void)
+find(unsigned i)
 {
-	find_and_wait(1, HWT_NEVER);
+	find_and_wait(i, HWT_NEVER);
 }
 
 static void
-find_second_soon(void)
+find_soon(unsigned i)
 {
-	find_and_wait(1, 1);
+	find_and_wait(i, 1);
 }
 
+/* No callback is called under it. */
 static void
-find_third(void)
-{
-	find_and_wait(2, HWT_NEVER);
-}
-
-/* It may be called in the second one's call, but not under its mutex. */
-static void
-lock_in_granted(void)
+lock_users_mutex(void)
 {
 	(void)pthread_mutex_lock(users_mutex());
 	(void)pthread_mutex_unlock(users_mutex());
 }
 
 static void
-begin_found_granted(void)
+hide(void)
 {
-	static const char *const sets[] = {"b", "ab", "a", NULL};
-
-	world_make(sets, 0);
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	world.subject[2].in_granted = lock_in_granted;
-}
-
-/* Then its memory is freed. */
-static void
-hide_and_retire(void)
-{
-	struct subject *holder = &world.subject[0];
-
 	(void)pthread_mutex_lock(users_mutex());
 	world.hidden = true;
 	(void)pthread_mutex_unlock(users_mutex());
-	explore_check(hwt_checkout_acquire_wait(
-			  checkout, &holder->request, HWT_NEVER) == 0);
-	take(holder);
-	retire_first();
+}
+
+/* Pauses. */
+
+static void
+resume(void)
+{
+	explore_check(hwt_checkout_resume(checkout) == 0);
 }
 
 static void
-wait_third(void)
+pause_once(void)
 {
-	acquire_wait(2, HWT_NEVER, 0);
+	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == 0);
+	check_paused();
+	explore_modify(&world.flag, 4);
+	world.paused = false;
+	resume();
 }
 
 static void
-try_second(void)
+pause_stays(unsigned delay_ns)
 {
-	struct subject *subject = &world.subject[1];
-	int result = hwt_checkout_try(checkout, &subject->request);
+	explore_check(hwt_checkout_pause(checkout, delay_ns) == 0);
+}
 
-	explore_check(result == 0 || result == -EAGAIN ||
-	    (result == -EALREADY && subject->pauses));
-	if (result == 0) {
-		take(subject);
-		release(subject);
+static void
+pause_within(unsigned delay_ns)
+{
+	int result = hwt_checkout_pause(checkout, delay_ns);
+
+	explore_check(result == 0 || result == -ETIMEDOUT);
+	if (result == 0)
+		resume();
+}
+
+static void
+pause_or_not(void)
+{
+	int result = hwt_checkout_pause(checkout, 0);
+
+	explore_check(
+	    result == 0 || result == -ETIMEDOUT || result == -EALREADY);
+	if (result == 0)
+		resume();
+}
+
+static void
+pause_shut_down(void)
+{
+	explore_check(hwt_checkout_pause(checkout, HWT_NEVER) == -ESHUTDOWN);
+}
+
+/* A pause of another thread, when it has begun. */
+static void
+resume_other(void)
+{
+	int result;
+
+	while ((result = hwt_checkout_resume(checkout)) != 0) {
+		explore_check(result == -EALREADY || result == -EBUSY);
+		explore_yield();
 	}
 }
 
-/* Served in order, one waits for a after the other, then another comes. */
-static void
-end_order(void)
+static bool
+is_in_use(const void *word)
 {
-	unsigned i;
-
-	for (i = 1; i < 4; i++)
-		explore_check(world.subject[i].turn == 0 ||
-		    world.subject[i].turn > world.subject[i - 1].turn);
+	return *(const uint64_t *)word & IN_USE;
 }
 
+/* What finds the gate closed is no reason for a pause to fail. */
 static void
-begin_order_of(const char *const *sets, unsigned waiting, uint64_t delay_ns)
+try_when_closed(unsigned i)
 {
-	unsigned i;
+	void *gate = &checkout->gate.word;
 
-	world_make(sets, 1);
-	if (sets[0][0] == 'g')
-		explore_check(hwt_group_add(checkout, &world.group,
-				  &world.object[0]) == 0);
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	for (i = 1; i <= waiting; i++)
-		acquire(i, delay_ns);
-	world.ending = end_order;
-}
-#define ORDER(name, waiting, delay, ...)                               \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const sets[] = {__VA_ARGS__, NULL}; \
-		begin_order_of(sets, waiting, delay);                  \
-	}
-ORDER(order, 2, HWT_NEVER, "a", "a", "a", "a")
-ORDER(order_late, 2, 1, "a", "a", "a", "a")
-ORDER(order_wait, 1, HWT_NEVER, "a", "a", "a")
-ORDER(order_set, 2, HWT_NEVER, "b", "bc", "ab", "a")
-ORDER(order_group, 2, HWT_NEVER, "g", "g", "g", "g")
-ORDER(order_group_late, 2, 1, "g", "g", "g", "g")
-ORDER(order_group_set, 2, HWT_NEVER, "g", "gb", "g", "gb")
-
-/* A pause may change the order of those that it delays. */
-static void
-begin_order_pause(void)
-{
-	begin_order();
-	world.ending = NULL;
+	explore_await(gate, 8, is_in_use, gate);
+	explore_check(
+	    hwt_checkout_try(checkout, &world.subject[i].request) == -EAGAIN);
 }
 
-static void
-begin_order_group_pause(void)
-{
-	begin_order_group();
-	world.ending = NULL;
-}
-
-/* Request 1 is the first that waits, and not served in order yet; request 2 is,
- * and keeps another object. */
-static void
-begin_hand_on_of(const char *const *sets)
-{
-	unsigned i;
-
-	world_make(sets, 2);
-	if (sets[0][0] == 'g')
-		explore_check(hwt_group_add(checkout, &world.group,
-				  &world.object[0]) == 0);
-	world.subject[0].keeps = true;
-	world.subject[4].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(4, HWT_NEVER);
-	for (i = 2; i > 0; i--)
-		acquire(i, HWT_NEVER);
-	release(&world.subject[4]);
-}
-#define HAND_ON(name, ...)                                             \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const sets[] = {__VA_ARGS__, NULL}; \
-		begin_hand_on_of(sets);                                \
-	}
-HAND_ON(hand_on, "c", "c", "bc", "c", "b")
-HAND_ON(hand_on_group, "g", "g", "bg", "g", "b")
-
-/* A group of the first so many objects. */
-static void
-begin_group_of(const char *const *sets, uint32_t hold_after, unsigned members)
-{
-	unsigned i;
-
-	world_make(sets, hold_after);
-	for (i = 0; i < members; i++)
-		explore_check(hwt_group_add(checkout, &world.group,
-				  &world.object[i]) == 0);
-}
-#define GROUP_OF(name, hold_after, members, ...)                       \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const sets[] = {__VA_ARGS__, NULL}; \
-		begin_group_of(sets, hold_after, members);             \
-	}
-GROUP_OF(group, 0, 1, "g", "g", "g")
-GROUP_OF(group_two, 0, 2, "g", "g", "g")
-GROUP_OF(group_set, 0, 1, "gc", "g", "gc")
-GROUP_OF(group_set_order, 1, 1, "gc", "g", "gc")
-GROUP_OF(group_empty, 1, 0, "g", "g")
+/* Groups. */
 
 static void
-add_member(void)
+add_member(unsigned object)
 {
 	explore_check(
-	    hwt_group_add(checkout, &world.group, &world.object[1]) == 0);
+	    hwt_group_add(checkout, &world.group, &world.object[object]) == 0);
 }
 
-static void
-begin_group_refilled(void)
-{
-	static const char *const sets[] = {"g", "g", "g", NULL};
-
-	begin_group_of(sets, 1, 1);
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(1, HWT_NEVER);
-}
-
+/* Of the group, which request 0 holds; another one takes its place. */
 static void
 replace_member(void)
 {
-	struct subject *holder = &world.subject[0];
-
 	explore_check(hwt_object_retire(checkout, &world.object[0]) == 0);
-	explore_check(got(holder, 0) == NULL);
-	world.holder[0] = NULL;
+	explore_check(got(&world.subject[0], 0) == NULL);
 	spoil(&world.object[0]);
-	add_member();
-	release(holder);
+	add_member(1);
+	release(0);
 }
 
+/* By the group that is being retired. */
 static void
-never_0_retired(void)
+acquire_retired(unsigned i)
 {
-	struct subject *subject = &world.subject[0];
+	struct subject *subject = &world.subject[i];
 	int result =
 	    hwt_checkout_acquire(checkout, &subject->request, HWT_NEVER);
 
@@ -1334,63 +954,34 @@ never_0_retired(void)
 	subject->accepted = result == 1;
 }
 
+/* Two threads may. */
 static void
 retire_group(void)
-{
-	explore_check(hwt_group_retire(checkout, &world.group) == 0);
-}
-
-static void
-retire_group_again(void)
 {
 	int error = hwt_group_retire(checkout, &world.group);
 
 	explore_check(error == 0 || error == -EIDRM);
-	world.flag += error == 0;
+	world.groups_retired += error == 0;
 }
 
 /* Two groups have slots of their own: each has its member back. */
 static void
-end_retired_once(void)
+check_slots(void)
 {
 	struct hwt_group group[2];
 	unsigned i;
 
-	explore_check(world.flag == 1);
 	for (i = 0; i < 2; i++)
 		explore_check(hwt_group_init(checkout, &group[i], i) == 0);
 	explore_check(group[0].private_words[2] != group[1].private_words[2]);
 }
 
+/* It may get the slots of the group that was retired. */
 static void
-begin_group_retired_twice(void)
-{
-	begin_group_empty();
-	world.ending = end_retired_once;
-}
-
-/* Its member is free, and was granted to no request of the other group. */
-static void
-end_next(void)
-{
-	explore_check(hwt_checkout_try(checkout, &world.of_next) == 0);
-	explore_check(hwt_checkout_release(checkout, &world.of_next) == 0);
-}
-
-static void
-begin_group_empty_next(void)
-{
-	begin_group_empty();
-	world.ending = end_next;
-}
-
-/* The next group may get the slots of the one that is retired. */
-static void
-retire_group_and_make_another(void)
+make_next_group(void)
 {
 	unsigned i;
 
-	retire_group();
 	explore_check(hwt_group_init(checkout, &world.next, OBJECTS) == 0);
 	explore_check(
 	    hwt_group_add(checkout, &world.next, &world.object[1]) == 0);
@@ -1406,211 +997,23 @@ retire_group_and_make_another(void)
 	}
 }
 
-/* Readers. Request 0 holds until all others have ended: who waits could share
- * with it. */
+/* Its member is free, and was granted to no request of the other group. */
 static void
-end_shared(void)
+check_next_group(void)
 {
-	unsigned i;
-
-	for (i = 1; i < REQUESTS; i++) {
-		if (world.subject[i].accepted >
-		    world.subject[i].granted + world.subject[i].ended)
-			explore_fail("request %u waits, and may read", i);
-	}
-	release(&world.subject[0]);
-}
-
-static void
-begin_read_of(const char *const *sets, uint32_t hold_after, unsigned waiting)
-{
-	unsigned i;
-
-	world_make(sets, hold_after);
-	for (i = 0; i <= waiting; i++) {
-		world.subject[i].keeps = i == 0;
-		acquire(i, i == 1 ? 1 : HWT_NEVER);
-	}
-}
-#define READ(name, hold_after, waiting, at_end, ...)                   \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const sets[] = {__VA_ARGS__, NULL}; \
-		begin_read_of(sets, hold_after, waiting);              \
-		world.ending = at_end;                                 \
-	}
-READ(shared, 0, 2, end_shared, "A", "a", "A", "A")
-READ(shared_order, 1, 2, end_shared, "A", "a", "A", "A")
-READ(shared_two, 0, 3, end_shared, "A", "a", "AB", "A", "bC")
-READ(shared_two_order, 1, 3, end_shared, "A", "a", "AB", "A", "bC")
-READ(read_mixed, 0, 3, NULL, "a", "A", "a", "A", "A")
-READ(read_mixed_order, 1, 3, NULL, "a", "A", "a", "A", "A")
-READ(read_held, 0, 3, NULL, "a", "A", "A", "Ab", "ab")
-READ(read_held_order, 1, 3, NULL, "a", "A", "A", "Ab", "ab")
-READ(read_held_none, 0, 0, NULL, "A", "a", "A")
-BEGIN(read, 0, "A", "A", "a")
-BEGIN(read_sets, 0, "Ab", "aB", "AB")
-BEGIN(read_sets_order, 1, "Ab", "aB", "AB")
-BEGIN(read_ring, 1, "Ab", "Bc", "aC")
-GROUP_OF(read_group, 0, 1, "Bg", "bg", "B")
-GROUP_OF(read_group_order, 1, 1, "Bg", "bg", "B")
-
-/* The last readers release at the same time, and a writer waits. */
-static void
-begin_read_last_of(uint32_t hold_after)
-{
-	static const char *const sets[] = {"A", "A", "a", "A", NULL};
-
-	world_make(sets, hold_after);
-	world.subject[0].keeps = world.subject[1].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(1, HWT_NEVER);
-	acquire(2, HWT_NEVER);
-}
-
-/* Of two readers that share a one releases it, while the writer between them
- * and a third one gives up. */
-static void
-begin_read_leave(void)
-{
-	static const char *const sets[] = {"A", "a", "A", "A", NULL};
-
-	world_make(sets, 0);
-	world.subject[0].keeps = world.subject[3].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(3, HWT_NEVER);
-	acquire(1, HWT_NEVER);
-	acquire(2, HWT_NEVER);
-	world.ending = end_shared;
-}
-
-static void
-release_reader(void)
-{
-	release(&world.subject[3]);
-}
-
-/* Request 1 wants a and b, and waits for b, which request 3 has, before request
- * 2. It is woken for b; if request 0 is quicker, it keeps a, and waits for b
- * again, as the first: but a pause that has begun makes it leave. */
-static void
-end_left(void)
-{
-	const struct object *b = (struct object *)&world.object[1];
-
-	if (b->first == (struct request *)&world.subject[2].request)
-		explore_fail("request 2 waits, and may read");
-	release(&world.subject[0]);
-}
-
-static void
-begin_read_leaves(void)
-{
-	static const char *const sets[] = {"B", "ab", "B", "b", NULL};
-
-	world_make(sets, 2);
-	world.subject[0].keeps = world.subject[3].keeps = true;
-	acquire(3, HWT_NEVER);
-	acquire(1, HWT_NEVER);
-	acquire(2, HWT_NEVER);
-	world.ending = end_left;
-}
-
-static void
-read_and_pause(void)
-{
-	never_0();
-	pause_at_once();
-}
-
-static void
-begin_read_last(void)
-{
-	begin_read_last_of(0);
-}
-
-static void
-begin_read_last_order(void)
-{
-	begin_read_last_of(1);
-}
-
-/* Pauses that are told. */
-BEGIN(told, 0, "ab", "ab", "!")
-BEGIN(told_ring, 1, "ab", "bc", "ac", "!")
-BEGIN(told_two, 0, "!", "!", "a")
-BEGIN(told_group, 1, "ag", "a", "!")
-HELD(read_joins, 0, HWT_NEVER, "a", "A", "A")
-HELD(told_held, 2, HWT_NEVER, "a", "ab", "a", "!", "!")
-HELD(told_held_none, 0, HWT_NEVER, "a", "!", "a")
-HELD(told_late, 1, 1, "a", "!", "a")
-
-/* The pause waits for request 0. Request 1 waits for a member of the group, in
- * order: it is counted when it is handed one, and meets the gate. */
-static void
-begin_told_counted(void)
-{
-	static const char *const sets[] = {"a", "g", "!", NULL};
-	unsigned i;
-
-	world_make(sets, 1);
-	world.subject[0].keeps = true;
-	for (i = 0; i < 3; i++)
-		acquire(i, HWT_NEVER);
-}
-
-/* Request 0 keeps a, and waits for a group without members until the end. */
-static void
-end_group(void)
-{
-	cancel(0);
-}
-
-static void
-begin_keep(void)
-{
-	begin_told_group();
-	world.ending = end_group;
-}
-
-/* Request 2 pauses a: it is the next one that gets it. */
-static void
-end_told_set(void)
-{
-	explore_check(world.subject[2].turn == 2);
-}
-
-static void
-begin_told_set(void)
-{
-	static const char *const sets[] = {"a", "a", "!a", "ab", NULL};
-
-	begin_held(sets, 2, HWT_NEVER);
-	world.ending = end_told_set;
-}
-
-static void
-begin_told_readers(void)
-{
-	static const char *const sets[] = {"A", "a", "!a", "A", NULL};
-
-	begin_held(sets, 2, HWT_NEVER);
-	world.ending = end_told_set;
+	explore_check(hwt_checkout_try(checkout, &world.of_next) == 0);
+	explore_check(hwt_checkout_release(checkout, &world.of_next) == 0);
 }
 
 /* An executor: what it has accepted is run by another thread. */
-static struct {
-	struct hwt_request *request[REQUESTS];
-	uint32_t count, run;
-} handed;
 
 static int
 execute(void *ctx, struct hwt_checkout *of, struct hwt_request *request)
 {
 	(void)ctx;
 	explore_check(of == checkout);
-	explore_modify(&handed.count, 4);
-	handed.request[handed.count++] = request;
+	explore_modify(&world.handed, 4);
+	world.request[world.handed++] = request;
 	return 0;
 }
 
@@ -1624,257 +1027,504 @@ refuse(void *ctx, struct hwt_checkout *of, struct hwt_request *request)
 }
 
 static void
-begin_executor_of(const char *const *sets,
-    int (*with)(void *, struct hwt_checkout *, struct hwt_request *))
+executor(void)
 {
-	memset(&handed, 0, sizeof(handed));
-	world_make(sets, 0);
-	checkout->executor.execute = with;
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(1, 1);
-	acquire(2, HWT_NEVER);
+	checkout->executor.execute = execute;
 }
 
 static void
-begin_executor(void)
+refuser(void)
 {
-	static const char *const sets[] = {"a", "a", "ab", NULL};
-
-	begin_executor_of(sets, execute);
-}
-
-static void
-begin_refuser(void)
-{
-	static const char *const sets[] = {"a", "a", "ab", NULL};
-
-	begin_executor_of(sets, refuse);
+	checkout->executor.execute = refuse;
 }
 
 static bool
 something_is_handed(const void *count)
 {
-	return *(const uint32_t *)count > handed.run;
+	return *(const uint32_t *)count > world.run;
 }
 
 static void
-run_one(void)
+await_handed(void)
 {
-	explore_await(&handed.count, 4, something_is_handed, &handed.count);
+	explore_await(&world.handed, 4, something_is_handed, &world.handed);
+}
+
+static void
+run(void)
+{
+	await_handed();
 	explore_check(
-	    hwt_request_run(checkout, handed.request[handed.run++]) == 0);
+	    hwt_request_run(checkout, world.request[world.run++]) == 0);
+}
+
+/* Ends. */
+
+/* Each was granted after those before it, if it was. */
+static void
+check_order(void)
+{
+	unsigned i;
+
+	for (i = 1; i < 4; i++)
+		explore_check(world.subject[i].turn == 0 ||
+		    world.subject[i].turn > world.subject[i - 1].turn);
+}
+
+/* It was the next one that got its objects. */
+static void
+check_second(unsigned i)
+{
+	explore_check(world.subject[i].turn == 2);
+}
+
+/* Request 0 reads, and holds until all others have ended: who waits could
+ * share with it. */
+static void
+check_shared(void)
+{
+	unsigned i;
+
+	for (i = 1; i < REQUESTS; i++) {
+		if (world.subject[i].accepted >
+		    world.subject[i].granted + world.subject[i].ended)
+			explore_fail("request %u waits, and may read", i);
+	}
+}
+
+/* It is not the first that waits for b, which others read. */
+static void
+check_not_first(unsigned i)
+{
+	const struct object *b = (struct object *)&world.object[1];
+
+	if (b->first == (struct request *)&world.subject[i].request)
+		explore_fail("request %u waits, and may read", i);
+}
+
+#define GRANTS_BEFORE UINT64_C(0xffffffff)
+
+/* As if each shard had had so many grants that all were released. */
+static void
+many_grants(void)
+{
+	checkout->shards[0].in_flight = GRANTS_BEFORE << 32;
 }
 
 static void
-run_two(void)
+check_two_more(void)
 {
-	run_one();
-	run_one();
+	struct hwt_checkout_stats stats;
+
+	explore_check(hwt_checkout_read_stats(checkout, &stats) == 0);
+	explore_check(stats.granted == GRANTS_BEFORE + 2);
 }
 
-/* Request 1 was granted or has expired; an executor has it until the end. */
-static void
-begin_handed(void)
-{
-	static const char *const sets[] = {"a", "a", NULL};
-
-	memset(&handed, 0, sizeof(handed));
-	world_make(sets, 0);
-	checkout->executor.execute = execute;
-	world.subject[0].keeps = true;
-	acquire(0, HWT_NEVER);
-	acquire(1, 1);
-	world.ending = run_one;
-}
-
-static void
-destroy_handed(void)
-{
-	explore_await(&handed.count, 4, something_is_handed, &handed.count);
-	explore_check(hwt_checkout_destroy(checkout) == -EBUSY);
-}
+static const struct verb verbs[] = {
+    {"acquire", .of = never},
+    {"soon", .of = soon}, /* acquire with a deadline */
+    {"keep", .of = keep}, /* it will not be released in granted */
+    {"hold", .of = hold}, /* keep, and acquire */
+    {"try", .of = try},
+    {"release", .of = release},
+    {"cancel", .of = cancel},
+    {"wait", .of = wait_never},
+    {"wait-soon", .of = wait_soon}, /* or what else it may come to: */
+    {"wait-cancelled", .of = wait_cancelled},
+    {"wait-retired", .of = wait_retired},
+    {"wait-shutdown", .of = wait_shut_down},
+    {"find", .of = find}, /* under the mutex, and wait */
+    {"find-soon", .of = find_soon},
+    {"hide", .alone = hide},
+    {"lock", .alone = lock_users_mutex},
+    {"retire", .of = retire},
+    {"try-and-retire", .of = try_and_retire},
+    {"fire", .alone = fire}, /* what is pending comes due */
+    {"flag", .of = set_flag},
+    {"await-flag", .of = await_flag},
+    {"await-waiter", .alone = await_waiter},
+    {"await-retired", .of = await_retirement},
+    {"shutdown", .alone = shut_down},
+    {"refuse-destroy", .alone = refuse_to_destroy},
+    {"dump", .alone = dump},
+    {"pause", .alone = pause_once}, /* and resume */
+    {"pause-within", .of = pause_within},
+    {"pause-or-not", .alone = pause_or_not},
+    {"pause-stays", .of = pause_stays},
+    {"pause-shutdown", .alone = pause_shut_down},
+    {"resume", .alone = resume},
+    {"resume-other", .alone = resume_other},
+    {"try-closed", .of = try_when_closed},
+    {"member", .of = add_member}, /* of the group, from now on */
+    {"replace-member", .alone = replace_member},
+    {"acquire-retired", .of = acquire_retired},
+    {"retire-group", .alone = retire_group},
+    {"next-group", .alone = make_next_group},
+    {"check-next-group", .alone = check_next_group},
+    {"check-slots", .alone = check_slots},
+    {"executor", .alone = executor},
+    {"refuser", .alone = refuser},
+    {"await-handed", .alone = await_handed},
+    {"run", .alone = run}, /* what the executor has accepted */
+    {"check-order", .alone = check_order},
+    {"check-second", .of = check_second},
+    {"check-shared", .alone = check_shared},
+    {"check-not-first", .of = check_not_first},
+    {"many-grants", .alone = many_grants},
+    {"check-two-more", .alone = check_two_more},
+    {0},
+};
 
 static const struct program programs[] = {
-    {"acquire/two", begin_two, {never_0, never_1}},
-    {"acquire/ring", begin_ring, {never_0, never_1, never_2}},
-    {"acquire/crossed", begin_crossed, {never_0, never_1}},
-    {"acquire/four", begin_four, {never_0, never_1, never_2, never_3}},
-    {"acquire/try", begin_ring, {never_0, try_second, never_2}},
-    {"release/waiters", begin_held_two_never,
-	{release_first, cancel_second, fire}},
-    {"release/three-wait", begin_held_three, {release_first, cancel_second}},
-    {"baton/refused-before", begin_baton, {never_0, never_1, never_2}},
-    {"baton/refused-behind", begin_baton_late, {never_0, never_1, never_2}},
-    {"baton/cancel", begin_held_two_never, {release_first, cancel_second}},
-    {"baton/expire", begin_held_two, {release_first, fire}},
-    {"baton/pair", begin_held_pair, {release_first, never_3, cancel_second}},
-    {"deadline/release", begin_held_one, {release_first, fire}},
-    {"deadline/acquire", begin_same, {soon_0, soon_1, fire}},
-    {"deadline/ring", begin_ring, {soon_0, soon_1, soon_2, fire}},
-    {"deadline/cancel", begin_held_one, {release_first, fire, cancel_second}},
-    {"cancel/acquire", begin_same, {never_0, acquire_and_cancel, never_2}},
-    {"cancel/try", begin_same, {cancel_first, soon_0, try_second, fire}},
-    {"retire/waiters", begin_held_retire, {retire_first, cancel_second}},
-    {"retire/acquire", begin_held_retire, {retire_first, never_3}},
-    {"retire/expire", begin_held_two, {retire_first, fire}},
-    {"retire/shutdown", begin_held_retire, {retire_first, shut_down}},
-    {"retire/woken", begin_retire_woken, {retire_first, release_second}},
-    {"retire/woken-behind", begin_retire_woken,
-	{retire_first, release_second, never_3}},
-    {"retire/baton", begin_retire_baton, {try_and_retire, release_second}},
-    {"retire/woken-again", begin_retire_again,
-	{cancel_and_acquire, retire_woken, release_fourth}},
-    {"dump/release", begin_held_two, {dump_once, release_first, fire}},
-    {"dump/cancel", begin_held_two_never,
-	{dump_once, release_first, cancel_second}},
-    {"dump/retire", begin_held_retire, {dump_once, retire_first}},
-    {"dump/retire-woken", begin_retire_woken,
-	{dump_once, retire_first, release_second}},
-    {"dump/shutdown", begin_held_two_never,
-	{dump_once, release_first, shut_down}},
-    {"dump/dump", begin_held_two_never, {dump_once, dump_once, release_first}},
-    {"pause/acquire", begin_two, {never_0, never_1, pause_once}},
-    {"pause/release", begin_held_two_never, {release_first, pause_once}},
-    {"pause/ring", begin_ring, {never_0, never_1, never_2, pause_once}},
-    {"pause/expire", begin_held_one, {release_first, pause_shortly, fire}},
-    {"pause/at-once", begin_two, {never_0, never_1, pause_at_once}},
-    {"pause/try", begin_closed, {pause_and_stay, try_when_closed}},
-    {"pause/late-timeout", begin_free,
-	{pause_in_time, resume_and_pause, fire_and_release}},
-    {"pause/cancel", begin_same, {soon_0, pause_once, cancel_first}},
-    {"shutdown/acquire", begin_two, {never_0, soon_1, shut_down}},
-    {"shutdown/release", begin_held_two, {release_first, shut_down, fire}},
-    {"shutdown/pause", begin_held_wait, {pause_until_shutdown, shut_down}},
-    {"counts/carry", begin_many_grants, {never_0, never_1}},
-    {"destroy/granted", begin_destroy, {fire, destroy_early}},
-    {"wait/two", begin_same, {wait_first, wait_second, fire}},
-    {"wait/cross", begin_two, {wait_first, never_1}},
-    {"wait/woken", begin_held_wait,
-	{release_first, wait_second_never, wait_third}},
-    {"wait/overtaken", begin_held_wait,
-	{release_first, wait_second_never, never_2}},
-    {"wait/cancel", begin_held_wait,
-	{release_first, wait_second_never, cancel_second}},
-    {"wait/expire", begin_held_wait, {release_first, wait_second, fire}},
-    {"wait/baton", begin_held_wait_pair,
-	{release_first, wait_second_never, wait_third, cancel_second}},
-    {"wait/pause", begin_held_wait,
-	{release_first, wait_second_never, pause_once}},
-    {"wait/retire", begin_held_wait, {retire_when_waited, wait_second_retired}},
-    {"wait/found", begin_same, {hide_and_retire, find_second}},
-    {"wait/found-in-time", begin_same,
-	{hide_and_retire, find_second_soon, fire}},
-    {"wait/found-pair", begin_found_pair,
-	{hide_and_retire, find_second, find_third}},
-    {"wait/found-granted", begin_found_granted,
-	{release_first, find_second, never_2}},
-    {"wait/found-behind", begin_found_pair,
-	{hide_and_retire, find_second, never_3}},
-    {"wait/shutdown", begin_held_wait,
-	{release_first, wait_second_shut_down, shut_down}},
-    {"hold/two", begin_hold, {never_0, never_1, never_2}},
-    {"hold/ring", begin_hold_ring, {never_0, never_1, never_2}},
-    {"hold/expire", begin_hold, {soon_0, never_1, fire}},
-    {"hold/pause", begin_hold, {never_0, never_1, pause_once}},
-    {"hold/shutdown", begin_hold_ring, {never_0, never_1, shut_down}},
-    {"order/newcomer", begin_order, {release_first, never_3}},
-    {"order/cancel", begin_order, {release_first, cancel_second, never_3}},
-    {"order/expire", begin_order_late, {release_first, fire, never_3}},
-    {"order/pause", begin_order_pause, {release_first, pause_once}},
-    {"order/wait", begin_order_wait, {release_first, wait_third}},
-    {"order/set", begin_order_set, {release_first, never_3, cancel_second}},
-    {"order/group", begin_order_group, {release_first, never_3}},
-    {"order/group-cancel", begin_order_group,
-	{release_first, cancel_second, never_3}},
-    {"order/group-expire", begin_order_group_late,
-	{release_first, fire, never_3}},
-    {"order/group-pause", begin_order_group_pause, {release_first, pause_once}},
-    {"order/group-set", begin_order_group_set, {release_first, never_3}},
-    {"order/hand-on", begin_hand_on, {release_first, cancel_second, never_3}},
-    {"order/hand-on-pause", begin_hand_on,
-	{release_first, cancel_second, pause_once}},
-    {"order/hand-on-group", begin_hand_on_group,
-	{release_first, cancel_second, never_3}},
-    {"order/hand-on-group-pause", begin_hand_on_group,
-	{release_first, cancel_second, pause_once}},
-    {"group/one", begin_group, {never_0, never_1, never_2}},
-    {"group/two", begin_group_two, {never_0, never_1, never_2}},
-    {"group/set", begin_group_set, {never_0, never_1, never_2}},
-    {"group/set-in-order", begin_group_set_order, {never_0, never_1, never_2}},
-    {"group/expire", begin_group, {soon_0, soon_1, fire}},
-    {"group/wait", begin_group, {wait_first, wait_third, never_1}},
-    {"group/pause", begin_group_two, {never_0, never_1, pause_once}},
-    {"group/add", begin_group_empty, {never_0, never_1, add_member}},
-    {"group/add-pause", begin_group_empty, {never_0, add_member, pause_once}},
-    {"group/replace", begin_group_refilled, {replace_member, never_2}},
-    {"group/replace-cancel", begin_group_refilled,
-	{replace_member, cancel_second}},
-    {"read/two", begin_read, {never_0, never_1, never_2}},
-    {"read/sets", begin_read_sets, {never_0, never_1, never_2}},
-    {"read/sets-in-order", begin_read_sets_order, {never_0, never_1, never_2}},
-    {"read/ring", begin_read_ring, {never_0, never_1, never_2}},
-    {"read/last", begin_read_last, {release_first, release_second, never_3}},
-    {"read/last-in-order", begin_read_last_order,
-	{release_first, release_second, never_3}},
-    {"read/share-cancel", begin_shared, {cancel_second, never_3}},
-    {"read/share-expire", begin_shared, {fire, never_3, cancel_second}},
-    {"read/share-in-order", begin_shared_order, {cancel_second, never_3}},
-    {"read/share-two", begin_shared_two, {cancel_second, never_4}},
-    {"read/share-two-in-order", begin_shared_two_order,
-	{fire, cancel_second, never_4}},
-    {"read/mixed", begin_read_mixed, {release_first, cancel_second, never_4}},
-    {"read/mixed-in-order", begin_read_mixed_order,
-	{release_first, cancel_second, never_4}},
-    {"read/held", begin_read_held, {release_first, fire, never_4}},
-    {"read/held-in-order", begin_read_held_order,
-	{release_first, fire, never_4}},
-    {"read/retire", begin_read_held, {retire_first, cancel_second}},
-    {"read/shutdown", begin_read_held, {release_first, shut_down}},
-    {"read/pause", begin_read, {never_0, never_2, pause_once}},
-    {"read/pause-held", begin_read_held, {release_first, pause_once}},
-    {"read/wait", begin_read_held_none,
-	{release_first, wait_second_never, wait_third, cancel_second}},
-    {"read/wait-joins", begin_read_joins, {release_first, never_1, wait_third}},
-    {"read/share-leave", begin_read_leave, {release_reader, cancel_second}},
-    {"read/pause-leaves", begin_read_leaves, {release_reader, read_and_pause}},
-    {"read/group", begin_read_group, {never_0, never_1, never_2}},
-    {"read/group-in-order", begin_read_group_order,
-	{never_0, never_1, never_2}},
-    {"pause/told", begin_told, {never_0, never_1, never_2}},
-    {"pause/told-try", begin_told_two, {never_0, try_second, never_2}},
-    {"pause/told-two", begin_told_two, {never_0, never_1, never_2}},
-    {"pause/told-waited", begin_told_held, {release_first, never_3}},
-    {"pause/told-declared", begin_told_counted, {release_first, add_member}},
-    {"pause/told-and-pause", begin_told_held,
-	{release_first, never_3, pause_or_not}},
-    {"pause/told-cancel", begin_told_held_none,
-	{release_first, acquire_and_cancel, never_2}},
-    {"pause/told-expire", begin_told_late, {release_first, fire, never_2}},
-    {"pause/told-shutdown", begin_told_late, {release_first, shut_down, fire}},
-    {"pause/told-wait", begin_told_held_none,
-	{release_first, wait_second_never, cancel_second}},
-    {"pause/told-ring", begin_told_ring, {never_0, never_1, never_2, never_3}},
-    {"pause/told-set", begin_told_set, {release_first, never_3}},
-    {"pause/told-readers", begin_told_readers, {release_first, never_3}},
-    {"pause/keep", begin_keep, {never_0, pause_once}},
-    {"pause/keep-told", begin_keep, {never_0, never_1, never_2}},
-    {"pause/keep-cancel", begin_keep, {never_0, pause_once, cancel_first}},
-    {"pause/keep-add", begin_keep, {never_0, pause_once, add_member}},
-    {"pause/keep-ring", begin_hold_ring,
-	{never_0, never_1, never_2, pause_once}},
-    {"executor/release", begin_executor, {release_first, run_two}},
-    {"executor/expire", begin_executor, {release_first, fire, run_two}},
-    {"executor/cancel", begin_executor,
-	{release_first, cancel_second, run_two}},
-    {"executor/destroy", begin_handed, {release_first, destroy_handed, fire}},
-    {"executor/refuse", begin_refuser, {release_first, fire}},
-    {"group/retire", begin_group_empty, {never_0_retired, retire_group}},
-    {"group/retire-retire", begin_group_retired_twice,
-	{retire_group_again, retire_group_again}},
-    {"group/retire-make", begin_group_empty_next,
-	{never_0_retired, retire_group_and_make_another}},
+    {"acquire/two", "ab ab", .run = "acquire 0 | acquire 1"},
+    {"acquire/ring", "ab bc ac", .run = "acquire 0 | acquire 1 | acquire 2"},
+    {"acquire/crossed", "abc ac", .run = "acquire 0 | acquire 1"},
+    {"acquire/four", "ab bc a c",
+	.run = "acquire 0 | acquire 1 | acquire 2 | acquire 3"},
+    {"acquire/try", "ab bc ac", .run = "acquire 0 | try 1 | acquire 2"},
+    {"release/waiters", "a ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | cancel 1 | fire"},
+    {"release/three-wait", "a ab ab a",
+	.begin = "hold 0, acquire 1, acquire 2, acquire 3",
+	.run = "release 0 | cancel 1"},
+    {"baton/refused-before", "b ab a",
+	.run = "acquire 0 | acquire 1 | acquire 2"},
+    {"baton/refused-behind", "a ab b",
+	.run = "acquire 0 | acquire 1 | acquire 2"},
+    {"baton/cancel", "a ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | cancel 1"},
+    {"baton/expire", "a ab a", .begin = "hold 0, soon 1, soon 2",
+	.run = "release 0 | fire"},
+    {"baton/pair", "ab b ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3 | cancel 1"},
+    {"deadline/release", "a a", .begin = "hold 0, soon 1",
+	.run = "release 0 | fire"},
+    {"deadline/acquire", "a a a", .run = "soon 0 | soon 1 | fire"},
+    {"deadline/ring", "ab bc ac", .run = "soon 0 | soon 1 | soon 2 | fire"},
+    {"deadline/cancel", "a a", .begin = "hold 0, soon 1",
+	.run = "release 0 | fire | cancel 1"},
+    {"cancel/acquire", "a a a",
+	.run = "acquire 0 | soon 1, cancel 1 | acquire 2"},
+    {"cancel/try", "a a a", .run = "cancel 0 | soon 0 | try 1 | fire"},
+    {"retire/waiters", "a ab a b", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "retire 0 | cancel 1"},
+    {"retire/acquire", "a ab a b", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "retire 0 | acquire 3"},
+    {"retire/expire", "a ab a", .begin = "hold 0, soon 1, soon 2",
+	.run = "retire 0 | fire"},
+    {"retire/shutdown", "a ab a b", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "retire 0 | shutdown"},
+    {"retire/woken", "a b ab b", .begin = "hold 1, acquire 2, hold 0",
+	.run = "retire 0 | release 1"},
+    {"retire/woken-behind", "a b ab b", .begin = "hold 1, acquire 2, hold 0",
+	.run = "retire 0 | release 1 | acquire 3"},
+    {"retire/baton", "a a ab ab", .begin = "hold 1, acquire 2",
+	.run = "try-and-retire 0 | release 1"},
+    /* Request 2 waits for b, which request 1 has. In granted of request 5 it
+     * is woken, and it is tried after that has returned, when b is being
+     * retired. Then it waits for a, which request 3 has, and is woken again. */
+    {"retire/woken-again", "b b ab a a a",
+	.begin = "hold 1, acquire 2, hold 3, acquire 5",
+	.run = "cancel 5, acquire 4, flag 2 | await-flag 1, try-and-retire 0 | "
+	       "await-flag 2, release 3",
+	.granted = 5, .in_granted = "release 1, flag 1, await-retired 1"},
+    {"dump/release", "a ab a", .begin = "hold 0, soon 1, soon 2",
+	.run = "dump | release 0 | fire"},
+    {"dump/cancel", "a ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "dump | release 0 | cancel 1"},
+    {"dump/retire", "a ab a b", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "dump | retire 0"},
+    {"dump/retire-woken", "a b ab b", .begin = "hold 1, acquire 2, hold 0",
+	.run = "dump | retire 0 | release 1"},
+    {"dump/shutdown", "a ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "dump | release 0 | shutdown"},
+    {"dump/dump", "a ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "dump | dump | release 0"},
+    {"pause/acquire", "ab ab", .run = "acquire 0 | acquire 1 | pause"},
+    {"pause/release", "a ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | pause"},
+    {"pause/ring", "ab bc ac",
+	.run = "acquire 0 | acquire 1 | acquire 2 | pause"},
+    {"pause/expire", "a a", .begin = "hold 0, soon 1",
+	.run = "release 0 | pause-within 1 | fire"},
+    {"pause/at-once", "ab ab", .run = "acquire 0 | acquire 1 | pause-within 0"},
+    {"pause/try", "ab ab", .run = "pause-stays 0 | try-closed 0",
+	.end = "resume"},
+    /* Another thread may end a pause before the call of the one that paused
+     * has ended, and its timeout. The next pause has none. */
+    {"pause/late-timeout", "a", .begin = "keep 0",
+	.run = "pause-stays 1 | resume-other, acquire 0, flag 1, pause | fire, "
+	       "await-flag 1, release 0"},
+    {"pause/cancel", "a a a", .run = "soon 0 | pause | cancel 0"},
+    {"shutdown/acquire", "ab ab", .run = "acquire 0 | soon 1 | shutdown"},
+    {"shutdown/release", "a ab a", .begin = "hold 0, soon 1, soon 2",
+	.run = "release 0 | shutdown | fire"},
+    {"shutdown/pause", "a a a", .begin = "hold 0",
+	.run = "pause-shutdown, release 0 | shutdown"},
+    {"counts/carry", "ab ab", .begin = "many-grants",
+	.run = "acquire 0 | acquire 1", .end = "check-two-more"},
+    /* Request 1 expires, which releases what request 2 waits for and keeps. */
+    {"destroy/granted", "a a a", .begin = "hold 0, soon 1, hold 2",
+	.run = "fire | await-flag 1, refuse-destroy", .end = "release 2",
+	.granted = 1, .in_granted = "release 0, flag 1"},
+    {"wait/two", "a a a", .run = "wait 0 | wait-soon 1 | fire"},
+    {"wait/cross", "ab ab", .run = "wait 0 | acquire 1"},
+    {"wait/woken", "a a a", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | wait 2"},
+    {"wait/overtaken", "a a a", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | acquire 2"},
+    {"wait/cancel", "a a a", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | cancel 1"},
+    {"wait/expire", "a a a", .begin = "hold 0",
+	.run = "release 0 | wait-soon 1 | fire"},
+    {"wait/baton", "a ab b", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | wait 2 | cancel 1"},
+    {"wait/pause", "a a a", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | pause"},
+    {"wait/retire", "a a a", .begin = "hold 0",
+	.run = "await-waiter, retire 0 | wait-retired 1"},
+    {"wait/found", "a a a", .begin = "keep 0",
+	.run = "hide, wait 0, retire 0 | find 1"},
+    {"wait/found-in-time", "a a a", .begin = "keep 0",
+	.run = "hide, wait 0, retire 0 | find-soon 1 | fire"},
+    {"wait/found-pair", "a ab a b", .begin = "keep 0",
+	.run = "hide, wait 0, retire 0 | find 1 | find 2"},
+    {"wait/found-granted", "b ab a", .begin = "hold 0",
+	.run = "release 0 | find 1 | acquire 2", .granted = 2,
+	.in_granted = "lock"},
+    {"wait/found-behind", "a ab a b", .begin = "keep 0",
+	.run = "hide, wait 0, retire 0 | find 1 | acquire 3"},
+    {"wait/shutdown", "a a a", .begin = "hold 0",
+	.run = "release 0 | wait-shutdown 1 | shutdown"},
+    {"hold/two", "ab b a", .run = "acquire 0 | acquire 1 | acquire 2",
+	.hold_after = 1},
+    {"hold/ring", "ab bc ac", .run = "acquire 0 | acquire 1 | acquire 2",
+	.hold_after = 1},
+    {"hold/expire", "ab b a", .run = "soon 0 | acquire 1 | fire",
+	.hold_after = 1},
+    {"hold/pause", "ab b a", .run = "acquire 0 | acquire 1 | pause",
+	.hold_after = 1},
+    {"hold/shutdown", "ab bc ac", .run = "acquire 0 | acquire 1 | shutdown",
+	.hold_after = 1},
+    {"order/newcomer", "a a a a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3", .end = "check-order", .hold_after = 1},
+    {"order/cancel", "a a a a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | cancel 1 | acquire 3", .end = "check-order",
+	.hold_after = 1},
+    {"order/expire", "a a a a", .begin = "hold 0, soon 1, soon 2",
+	.run = "release 0 | fire | acquire 3", .end = "check-order",
+	.hold_after = 1},
+    /* A pause may change the order of those that it delays: not checked. */
+    {"order/pause", "a a a a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | pause", .hold_after = 1},
+    {"order/wait", "a a a", .begin = "hold 0, acquire 1",
+	.run = "release 0 | wait 2", .end = "check-order", .hold_after = 1},
+    {"order/set", "b bc ab a", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3 | cancel 1", .end = "check-order",
+	.hold_after = 1},
+    {"order/group", "g g g g",
+	.begin = "member 0, hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3", .end = "check-order", .hold_after = 1},
+    {"order/group-cancel", "g g g g",
+	.begin = "member 0, hold 0, acquire 1, acquire 2",
+	.run = "release 0 | cancel 1 | acquire 3", .end = "check-order",
+	.hold_after = 1},
+    {"order/group-expire", "g g g g",
+	.begin = "member 0, hold 0, soon 1, soon 2",
+	.run = "release 0 | fire | acquire 3", .end = "check-order",
+	.hold_after = 1},
+    {"order/group-pause", "g g g g",
+	.begin = "member 0, hold 0, acquire 1, acquire 2",
+	.run = "release 0 | pause", .hold_after = 1},
+    {"order/group-set", "g gb g gb",
+	.begin = "member 0, hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3", .end = "check-order", .hold_after = 1},
+    /* Request 1 is the first that waits, and not served in order yet; request
+     * 2 is, and keeps another object. */
+    {"order/hand-on", "c c bc c b",
+	.begin = "hold 0, hold 4, acquire 2, acquire 1, release 4",
+	.run = "release 0 | cancel 1 | acquire 3", .hold_after = 2},
+    {"order/hand-on-pause", "c c bc c b",
+	.begin = "hold 0, hold 4, acquire 2, acquire 1, release 4",
+	.run = "release 0 | cancel 1 | pause", .hold_after = 2},
+    {"order/hand-on-group", "g g bg g b",
+	.begin = "member 0, hold 0, hold 4, acquire 2, acquire 1, release 4",
+	.run = "release 0 | cancel 1 | acquire 3", .hold_after = 2},
+    {"order/hand-on-group-pause", "g g bg g b",
+	.begin = "member 0, hold 0, hold 4, acquire 2, acquire 1, release 4",
+	.run = "release 0 | cancel 1 | pause", .hold_after = 2},
+    {"group/one", "g g g", .begin = "member 0",
+	.run = "acquire 0 | acquire 1 | acquire 2"},
+    {"group/two", "g g g", .begin = "member 0, member 1",
+	.run = "acquire 0 | acquire 1 | acquire 2"},
+    {"group/set", "gc g gc", .begin = "member 0",
+	.run = "acquire 0 | acquire 1 | acquire 2"},
+    {"group/set-in-order", "gc g gc", .begin = "member 0",
+	.run = "acquire 0 | acquire 1 | acquire 2", .hold_after = 1},
+    {"group/expire", "g g g", .begin = "member 0",
+	.run = "soon 0 | soon 1 | fire"},
+    {"group/wait", "g g g", .begin = "member 0",
+	.run = "wait 0 | wait 2 | acquire 1"},
+    {"group/pause", "g g g", .begin = "member 0, member 1",
+	.run = "acquire 0 | acquire 1 | pause"},
+    {"group/add", "g g", .run = "acquire 0 | acquire 1 | member 1",
+	.hold_after = 1},
+    {"group/add-pause", "g g", .run = "acquire 0 | member 1 | pause",
+	.hold_after = 1},
+    {"group/replace", "g g g", .begin = "member 0, hold 0, acquire 1",
+	.run = "replace-member | acquire 2", .hold_after = 1},
+    {"group/replace-cancel", "g g g", .begin = "member 0, hold 0, acquire 1",
+	.run = "replace-member | cancel 1", .hold_after = 1},
+    {"read/two", "A A a", .run = "acquire 0 | acquire 1 | acquire 2"},
+    {"read/sets", "Ab aB AB", .run = "acquire 0 | acquire 1 | acquire 2"},
+    {"read/sets-in-order", "Ab aB AB",
+	.run = "acquire 0 | acquire 1 | acquire 2", .hold_after = 1},
+    {"read/ring", "Ab Bc aC", .run = "acquire 0 | acquire 1 | acquire 2",
+	.hold_after = 1},
+    {"read/last", "A A a A", .begin = "hold 0, hold 1, acquire 2",
+	.run = "release 0 | release 1 | acquire 3"},
+    {"read/last-in-order", "A A a A", .begin = "hold 0, hold 1, acquire 2",
+	.run = "release 0 | release 1 | acquire 3", .hold_after = 1},
+    {"read/share-cancel", "A a A A", .begin = "hold 0, soon 1, acquire 2",
+	.run = "cancel 1 | acquire 3", .end = "check-shared, release 0"},
+    {"read/share-expire", "A a A A", .begin = "hold 0, soon 1, acquire 2",
+	.run = "fire | acquire 3 | cancel 1", .end = "check-shared, release 0"},
+    {"read/share-in-order", "A a A A", .begin = "hold 0, soon 1, acquire 2",
+	.run = "cancel 1 | acquire 3", .end = "check-shared, release 0",
+	.hold_after = 1},
+    {"read/share-two", "A a AB A bC",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "cancel 1 | acquire 4", .end = "check-shared, release 0"},
+    {"read/share-two-in-order", "A a AB A bC",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "fire | cancel 1 | acquire 4", .end = "check-shared, release 0",
+	.hold_after = 1},
+    {"read/mixed", "a A a A A", .begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "release 0 | cancel 1 | acquire 4"},
+    {"read/mixed-in-order", "a A a A A",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "release 0 | cancel 1 | acquire 4", .hold_after = 1},
+    {"read/held", "a A A Ab ab",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "release 0 | fire | acquire 4"},
+    {"read/held-in-order", "a A A Ab ab",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "release 0 | fire | acquire 4", .hold_after = 1},
+    {"read/retire", "a A A Ab ab",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "retire 0 | cancel 1"},
+    {"read/shutdown", "a A A Ab ab",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "release 0 | shutdown"},
+    {"read/pause", "A A a", .run = "acquire 0 | acquire 2 | pause"},
+    {"read/pause-held", "a A A Ab ab",
+	.begin = "hold 0, soon 1, acquire 2, acquire 3",
+	.run = "release 0 | pause"},
+    {"read/wait", "A a A", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | wait 2 | cancel 1"},
+    {"read/wait-joins", "a A A", .begin = "hold 0",
+	.run = "release 0 | acquire 1 | wait 2"},
+    /* Of two readers that share a one releases it, while the writer between
+     * them and a third one gives up. */
+    {"read/share-leave", "A a A A",
+	.begin = "hold 0, hold 3, acquire 1, acquire 2",
+	.run = "release 3 | cancel 1", .end = "check-shared, release 0"},
+    /* Request 1 is woken for b; if request 0 is quicker, it keeps a, and waits
+     * for b again, as the first: but a pause that has begun makes it leave. */
+    {"read/pause-leaves", "B ab B b",
+	.begin = "keep 0, hold 3, acquire 1, acquire 2",
+	.run = "release 3 | acquire 0, pause-within 0",
+	.end = "check-not-first 2, release 0", .hold_after = 2},
+    {"read/group", "Bg bg B", .begin = "member 0",
+	.run = "acquire 0 | acquire 1 | acquire 2"},
+    {"read/group-in-order", "Bg bg B", .begin = "member 0",
+	.run = "acquire 0 | acquire 1 | acquire 2", .hold_after = 1},
+    {"pause/told", "ab ab !", .run = "acquire 0 | acquire 1 | acquire 2"},
+    {"pause/told-try", "! ! a", .run = "acquire 0 | try 1 | acquire 2"},
+    {"pause/told-two", "! ! a", .run = "acquire 0 | acquire 1 | acquire 2"},
+    {"pause/told-waited", "a ab a ! !", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3"},
+    /* The pause waits for request 0. Request 1 waits for a member of the
+     * group, in order: it is counted when it is handed one, and meets the
+     * gate. */
+    {"pause/told-declared", "a g !", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | member 1", .hold_after = 1},
+    {"pause/told-and-pause", "a ab a ! !",
+	.begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3 | pause-or-not"},
+    {"pause/told-cancel", "a ! a", .begin = "hold 0",
+	.run = "release 0 | soon 1, cancel 1 | acquire 2"},
+    {"pause/told-expire", "a ! a", .begin = "hold 0, soon 1",
+	.run = "release 0 | fire | acquire 2"},
+    {"pause/told-shutdown", "a ! a", .begin = "hold 0, soon 1",
+	.run = "release 0 | shutdown | fire"},
+    {"pause/told-wait", "a ! a", .begin = "hold 0",
+	.run = "release 0 | wait-cancelled 1 | cancel 1"},
+    {"pause/told-ring", "ab bc ac !",
+	.run = "acquire 0 | acquire 1 | acquire 2 | acquire 3",
+	.hold_after = 1},
+    {"pause/told-set", "a a !a ab", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3", .end = "check-second 2"},
+    {"pause/told-readers", "A a !a A", .begin = "hold 0, acquire 1, acquire 2",
+	.run = "release 0 | acquire 3", .end = "check-second 2"},
+    {"pause/keep", "ag a !", .run = "acquire 0 | pause", .end = "cancel 0",
+	.hold_after = 1},
+    {"pause/keep-told", "ag a !", .run = "acquire 0 | acquire 1 | acquire 2",
+	.end = "cancel 0", .hold_after = 1},
+    {"pause/keep-cancel", "ag a !", .run = "acquire 0 | pause | cancel 0",
+	.end = "cancel 0", .hold_after = 1},
+    {"pause/keep-add", "ag a !", .run = "acquire 0 | pause | member 1",
+	.end = "cancel 0", .hold_after = 1},
+    {"pause/keep-ring", "ab bc ac",
+	.run = "acquire 0 | acquire 1 | acquire 2 | pause", .hold_after = 1},
+    {"executor/release", "a a ab",
+	.begin = "executor, hold 0, soon 1, acquire 2",
+	.run = "release 0 | run, run"},
+    {"executor/expire", "a a ab",
+	.begin = "executor, hold 0, soon 1, acquire 2",
+	.run = "release 0 | fire | run, run"},
+    {"executor/cancel", "a a ab",
+	.begin = "executor, hold 0, soon 1, acquire 2",
+	.run = "release 0 | cancel 1 | run, run"},
+    {"executor/destroy", "a a", .begin = "executor, hold 0, soon 1",
+	.run = "release 0 | await-handed, refuse-destroy | fire", .end = "run"},
+    {"executor/refuse", "a a ab", .begin = "refuser, hold 0, soon 1, acquire 2",
+	.run = "release 0 | fire"},
+    {"group/retire", "g g", .run = "acquire-retired 0 | retire-group",
+	.hold_after = 1},
+    {"group/retire-retire", "g g", .run = "retire-group | retire-group",
+	.end = "check-slots", .hold_after = 1},
+    {"group/retire-make", "g g",
+	.run = "acquire-retired 0 | retire-group, next-group",
+	.end = "check-next-group", .hold_after = 1},
 };
+
+/* The running program. */
+static const struct family *family;
+
+static void
+begin(void)
+{
+	family->make(running);
+	script_run(running->begin, family->verbs);
+}
+
+#define THREAD(i)                                                        \
+	static void thread_##i(void)                                     \
+	{                                                                \
+		script_run(script_part(running->run, i), family->verbs); \
+	}
+THREAD(0)
+THREAD(1)
+THREAD(2)
+THREAD(3)
+
+static void
+end(void)
+{
+	script_run(running->end, family->verbs);
+	family->check();
+}
 
 static uint64_t
 run_search(const struct explore_program *program,
@@ -1908,11 +1558,12 @@ is_sharded(const char *name)
 }
 
 static void
-run_program(const struct program *program, void (*end)(void), const char *name,
-    uint64_t schedules_max, const char *replay)
+run_program(const char *name, uint64_t schedules_max, const char *replay)
 {
+	static void (*const threads[])(void) = {
+	    thread_0, thread_1, thread_2, thread_3};
 	struct explore_program explored = {
-	    .name = name, .begin = program->begin, .end = end};
+	    .name = name, .begin = begin, .end = end};
 	struct explore_limits limits = {.search = EXPLORE_REDUCED,
 	    .memory = EXPLORE_SC,
 	    .schedules_max = schedules_max,
@@ -1923,8 +1574,10 @@ run_program(const struct program *program, void (*end)(void), const char *name,
 	    .depth = 4};
 	uint64_t schedules;
 	bool complete;
+	unsigned i;
 
-	memcpy(explored.thread, program->thread, sizeof(program->thread));
+	for (i = 0; script_part(running->run, i) != NULL; i++)
+		explored.thread[i] = threads[i];
 	schedules = run_search(&explored, &limits, "all", &complete);
 	if (!complete) {
 		limits.search = EXPLORE_BOUNDED;
@@ -1943,21 +1596,23 @@ run_program(const struct program *program, void (*end)(void), const char *name,
 }
 
 static unsigned
-run_programs(const struct program *from, size_t count, void (*end)(void),
-    uint64_t schedules, const char *name, const char *replay)
+run_family(const struct family *of, uint64_t schedules, const char *name,
+    const char *replay)
 {
-	const struct program *program;
 	unsigned ran = 0;
 	char full[64];
+	size_t i;
 
-	for (program = from; program < from + count; program++) {
+	family = of;
+	for (i = 0; i < of->count; i++) {
+		running = &of->programs[i];
 		for (shards = 1; shards <= 16; shards += 15) {
 			(void)snprintf(full, sizeof(full), "%s%s",
-			    program->name, shards > 1 ? "/16" : "");
+			    running->name, shards > 1 ? "/16" : "");
 			if (strstr(full, name) == NULL ||
 			    (shards > 1 && !is_sharded(full)))
 				continue;
-			run_program(program, end, full, schedules, replay);
+			run_program(full, schedules, replay);
 			ran++;
 		}
 	}
@@ -1967,15 +1622,16 @@ run_programs(const struct program *from, size_t count, void (*end)(void),
 int
 main(int argc, char **argv)
 {
+	static const struct family checkout_family = {programs,
+	    sizeof(programs) / sizeof(programs[0]), verbs, world_make,
+	    world_end};
 	uint64_t schedules = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000;
 	const char *name = argc > 2 ? argv[2] : "";
 	const char *replay = argc > 3 ? argv[3] : NULL;
 	unsigned ran;
 
 	explore_add_local(&queue_of_thread, sizeof(queue_of_thread));
-	ran = run_programs(programs, sizeof(programs) / sizeof(programs[0]),
-	    world_end, schedules, name, replay);
-	ran += run_programs(store_programs, store_program_count,
-	    store_program_end, schedules, name, replay);
+	ran = run_family(&checkout_family, schedules, name, replay);
+	ran += run_family(&store_family, schedules, name, replay);
 	return ran == 0;
 }

@@ -10,18 +10,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "modules/checkout/hwt_checkout.h"
+#include "test/explore/script.h"
+
+/*
+ * A program. Its requests by number: "ab a" are two, for a set of the objects a
+ * and b, and for a; "g" is any of the group, "A" is a for reading, "!a" pauses
+ * a, and "!" all. Of a store, a and b are keys.
+ */
 struct program {
-	const char *name;
-	void (*begin)(void);
-	void (*thread[4])(void);
+	const char *name, *requests;
+	/* Scripts: see the verbs. run has a part for each thread. */
+	const char *begin, *run, *end;
+	uint32_t hold_after;
+	/* In granted of that request, what it does first. */
+	const char *in_granted;
+	unsigned granted;
+	struct hwt_store_options store;
 };
 
-extern const struct program store_programs[];
-extern const size_t store_program_count;
-void store_program_end(void);
+/* Programs with the same verbs. make comes before the script begin, and check
+ * after the script end. */
+struct family {
+	const struct program *programs;
+	size_t count;
+	const struct verb *verbs;
+	void (*make)(const struct program *program);
+	void (*check)(void);
+};
+
+extern const struct family store_family;
 
 extern struct hwt_checkout *checkout;
-extern uint32_t shards;
 
 /* Forgets all memory and timeouts of the execution before. */
 void checkout_make(uint32_t hold_after);

@@ -145,19 +145,19 @@ end_job(int result, int after)
 }
 
 static void
-end_well(void)
+load_well(void)
 {
 	end_job(0, 0);
 }
 
 static void
-end_badly(void)
+load_badly(void)
 {
 	end_job(-EIO, 0);
 }
 
 static void
-end_well_then_fail(void)
+load_well_then_badly(void)
 {
 	end_job(0, -EIO);
 }
@@ -170,7 +170,7 @@ release(struct claim *c)
 	struct thing *of;
 	unsigned i;
 
-	for (i = 0; c->keys[i] != 0; i++) {
+	for (i = 0; c->keys[i] > ' '; i++) {
 		of = thing_of(c->item[i].key);
 		if (c->item[i].use == HWT_READ)
 			of->readers--;
@@ -188,7 +188,7 @@ take(struct claim *c)
 	unsigned i;
 
 	explore_check(!world.paused);
-	for (i = 0; c->keys[i] != 0; i++) {
+	for (i = 0; c->keys[i] > ' '; i++) {
 		of = thing_of(c->item[i].key);
 		reads = c->item[i].use == HWT_READ;
 		explore_check(of->there && !of->busy && !of->out);
@@ -241,49 +241,46 @@ acquire_wait(unsigned i, int other)
 		take(c);
 }
 
-#define NEVER(i)                       \
-	static void never_##i(void)    \
-	{                              \
-		acquire(i, HWT_NEVER); \
-	}
-NEVER(0)
-NEVER(1)
-NEVER(2)
-
 static void
-soon_0(void)
+never(unsigned i)
 {
-	acquire(0, 1);
+	acquire(i, HWT_NEVER);
 }
 
 static void
-wait_0(void)
+soon(unsigned i)
 {
-	acquire_wait(0, 0);
+	acquire(i, 1);
 }
 
 static void
-wait_1(void)
+keep(unsigned i)
 {
-	acquire_wait(1, 0);
+	world.claim[i].keeps = true;
 }
 
 static void
-wait_0_fails(void)
+wait_granted(unsigned i)
 {
-	acquire_wait(0, -EIO);
+	acquire_wait(i, 0);
 }
 
 static void
-wait_1_shut_down(void)
+wait_failed(unsigned i)
 {
-	acquire_wait(1, -ESHUTDOWN);
+	acquire_wait(i, -EIO);
 }
 
 static void
-cancel_0(void)
+wait_shut_down(unsigned i)
 {
-	int result = hwt_store_cancel(store, &world.claim[0].request);
+	acquire_wait(i, -ESHUTDOWN);
+}
+
+static void
+cancel(unsigned i)
+{
+	int result = hwt_store_cancel(store, &world.claim[i].request);
 
 	explore_check(
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
@@ -366,17 +363,52 @@ destroy(void)
 	explore_check(!world.gone || !timeouts_pend());
 }
 
-/* As a program ends: a load may end meanwhile. */
+/* What begins from now on. */
+
 static void
-shut_down_and_destroy(void)
+later(void)
 {
-	shut_down();
-	destroy();
+	world.later = true;
 }
+
+static void
+kept(void)
+{
+	world.result = -EBUSY;
+}
+
+static void
+used(void)
+{
+	world.uses = true;
+}
+
+static const struct verb verbs[] = {
+    {"acquire", .of = never},
+    {"soon", .of = soon}, /* acquire with a deadline */
+    {"keep", .of = keep}, /* to the end */
+    {"wait", .of = wait_granted},
+    {"wait-failed", .of = wait_failed}, /* or granted; so is the next one */
+    {"wait-shutdown", .of = wait_shut_down},
+    {"cancel", .of = cancel},
+    {"trim", .alone = trim},
+    {"fire", .alone = fire}, /* what is pending comes due */
+    {"fire-last", .alone = fire_last},
+    {"pause", .alone = pause_once}, /* and resume */
+    {"pause-told", .alone = pause_told},
+    {"shutdown", .alone = shut_down},
+    {"destroy", .alone = destroy},
+    {"later", .alone = later}, /* jobs are put off */
+    {"kept", .alone = kept}, /* unloads refuse */
+    {"used", .alone = used}, /* who has an object uses it for a step */
+    {"ends", .alone = load_well}, /* a job that was put off */
+    {"fails", .alone = load_badly},
+    {"ends-then-fails", .alone = load_well_then_badly}, /* the next one */
+    {0},
+};
 
 /* Beginnings and the end. */
 
-/* keys: "ab" is a set of two objects to write; "A" is a, to read. */
 static void
 claim_make(struct claim *c, const char *keys)
 {
@@ -385,7 +417,7 @@ claim_make(struct claim *c, const char *keys)
 	size_t k;
 
 	c->keys = keys;
-	for (k = 0; keys[k] != 0; k++) {
+	for (k = 0; keys[k] > ' '; k++) {
 		name = strchr(names, keys[k]);
 		c->item[k] = (struct hwt_store_item){
 		    .key = name < names + KEYS ? name : name - KEYS,
@@ -397,9 +429,10 @@ claim_make(struct claim *c, const char *keys)
 }
 
 static void
-world_make(const char *const *keys, const struct hwt_store_options *with)
+world_make(const struct program *program)
 {
-	struct hwt_store_options options = *with;
+	struct hwt_store_options options = program->store;
+	const char *keys = program->requests;
 	unsigned i;
 
 	memset(&world, 0, sizeof(world));
@@ -408,8 +441,11 @@ world_make(const char *const *keys, const struct hwt_store_options *with)
 	options.unload = unload;
 	options.shards = 1;
 	explore_check(hwt_store_create(&store, checkout, &options) == 0);
-	for (i = 0; keys[i] != NULL; i++)
-		claim_make(&world.claim[i], keys[i]);
+	for (i = 0; *keys != 0; i++) {
+		claim_make(&world.claim[i], keys);
+		keys += strcspn(keys, " ");
+		keys += strspn(keys, " ");
+	}
 }
 
 /* What waits at another object has not failed to hear of a failure. */
@@ -424,8 +460,8 @@ check_waits(struct claim *c)
 		explore_check(entry_at(request, i)->state != ENTRY_FAILED);
 }
 
-void
-store_program_end(void)
+static void
+world_end(void)
 {
 	struct hwt_checkout_stats stats;
 	unsigned i;
@@ -458,172 +494,99 @@ store_program_end(void)
 	explore_check(hwt_checkout_destroy(checkout) == 0);
 }
 
-#define OPTIONS(...) (&(const struct hwt_store_options){__VA_ARGS__})
-#define BEGIN(name, options, ...)                                      \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const keys[] = {__VA_ARGS__, NULL}; \
-		world_make(keys, options);                             \
-	}
-/* Jobs are put off. */
-#define LATER(name, options, ...)                                      \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const keys[] = {__VA_ARGS__, NULL}; \
-		world_make(keys, options);                             \
-		world.later = true;                                    \
-	}
-/* The object a is there. */
-#define THERE(name, options, is_later, is_result, ...)                 \
-	static void begin_##name(void)                                 \
-	{                                                              \
-		static const char *const keys[] = {__VA_ARGS__, NULL}; \
-		world_make(keys, options);                             \
-		acquire(3, HWT_NEVER);                                 \
-		world.claim[3].told = world.claim[3].accepted = 0;     \
-		world.later = is_later;                                \
-		world.result = is_result;                              \
-	}
-BEGIN(two, OPTIONS(.limit = 0), "a", "a", "a")
-BEGIN(sets, OPTIONS(.limit = 0), "ab", "ba")
-BEGIN(limit, OPTIONS(.limit = 1), "a", "b", "a")
-LATER(later, OPTIONS(.limit = 0), "a", "a", "a")
-LATER(later_limit, OPTIONS(.limit = 1), "a", "a", "a")
-LATER(back_off, OPTIONS(.backoff_ns = 1), "a", "a", "a")
-THERE(there, OPTIONS(.limit = 0), false, 0, "a", "a", "a", "a")
-THERE(there_set, OPTIONS(.limit = 0), false, 0, "ab", "a", "a", "a")
-THERE(there_later, OPTIONS(.limit = 0), true, 0, "a", "a", "a", "a")
-THERE(there_kept, OPTIONS(.limit = 0), false, -EBUSY, "a", "a", "a", "a")
-THERE(idle, OPTIONS(.idle_ns = 1), false, 0, "a", "a", "a", "a")
-THERE(idle_later, OPTIONS(.idle_ns = 1000), true, 0, "a", "a", "a", "a")
-THERE(
-    idle_limit, OPTIONS(.idle_ns = 1, .limit = 1), false, 0, "b", "a", "a", "a")
-
-/* Request 2 waits for a load. */
-static void
-begin_loading(void)
-{
-	begin_later_limit();
-	acquire(2, HWT_NEVER);
-}
-
-static const char *const readers[] = {"A", "a", "A", "a", NULL};
-
-static void
-begin_read_later(void)
-{
-	world_make(readers, OPTIONS(.limit = 0));
-	world.later = true;
-	world.uses = true;
-}
-
-/* Two that read a keep it to the end. */
-static void
-begin_read_shared(void)
-{
-	begin_read_later();
-	world.claim[0].keeps = world.claim[2].keeps = true;
-}
-
-/* The object a is there. */
-static void
-begin_read_there(void)
-{
-	world_make(readers, OPTIONS(.limit = 0));
-	acquire(3, HWT_NEVER);
-	world.claim[3].told = world.claim[3].accepted = 0;
-	world.uses = true;
-}
-
-static void
-begin_trimmed(void)
-{
-	begin_there_later();
-	trim();
-}
-
-/* The same; its timeout of before is far, and one waits who has a deadline. */
-static void
-begin_idle_trimmed(void)
-{
-	begin_idle_later();
-	trim();
-	acquire(0, 1);
-}
-
-/* A load has failed, and the back-off is not over. */
-static void
-begin_backed_off(void)
-{
-	begin_back_off();
-	acquire(0, HWT_NEVER);
-	end_badly();
-}
-
-/* Two wait for a that is loaded, one of them at b, which is out. */
-static void
-begin_failing(void)
-{
-	static const char *const keys[] = {"ab", "a", "ab", "b", NULL};
-
-	world_make(keys, OPTIONS(.limit = 0));
-	world.claim[3].keeps = true;
-	acquire(3, HWT_NEVER);
-	world.later = true;
-	acquire(0, HWT_NEVER);
-}
-
-const struct program store_programs[] = {
-    {"store/load/two", begin_two, {never_0, never_1}},
-    {"store/load/three", begin_two, {never_0, never_1, never_2}},
-    {"store/load/sets", begin_sets, {never_0, never_1}},
-    {"store/load/wait", begin_two, {wait_0, wait_1}},
-    {"store/load/later", begin_later, {never_0, never_1, end_well}},
-    {"store/load/later-wait", begin_later, {wait_0, never_1, end_well}},
-    {"store/load/cancel", begin_later, {never_0, cancel_0, end_well}},
-    {"store/load/expire", begin_later, {soon_0, fire, end_well}},
-    {"store/load/pause", begin_later, {never_0, pause_once, end_well}},
-    {"store/load/pause-two", begin_two, {never_0, never_1, pause_once}},
-    {"store/load/shutdown", begin_two, {never_0, never_1, shut_down}},
-    {"store/load/shutdown-later", begin_loading,
-	{never_0, end_well, shut_down}},
-    {"store/load/shutdown-wait", begin_loading,
-	{wait_1_shut_down, end_well, shut_down}},
-    {"store/load/shutdown-destroy", begin_loading,
-	{end_well, shut_down_and_destroy}},
-    {"store/read/later", begin_read_later, {never_0, never_1, end_well}},
-    {"store/read/shared", begin_read_shared, {never_0, never_2, end_well}},
-    {"store/read/unload", begin_read_there, {trim, never_0, never_1}},
-    {"store/fail/acquire", begin_failing, {never_1, never_2, end_badly}},
-    {"store/fail/cancel", begin_failing, {never_1, cancel_0, end_badly}},
-    {"store/fail/wait", begin_later, {wait_0_fails, end_badly}},
-    {"store/fail/pause", begin_later, {never_0, pause_once, end_badly}},
-    {"store/fail/back-off", begin_back_off, {wait_0_fails, end_badly, fire}},
-    {"store/fail/back-off-destroy", begin_backed_off, {fire, destroy}},
-    {"store/unload/acquire", begin_there, {trim, never_0}},
-    {"store/unload/wait", begin_there, {trim, wait_0, never_1}},
-    {"store/unload/two", begin_there, {trim, trim, never_0}},
-    {"store/unload/set", begin_there_set, {trim, never_0, never_1}},
-    {"store/unload/refuse", begin_there_kept, {trim, never_0}},
-    {"store/unload/later", begin_trimmed, {never_0, never_1, end_well}},
-    {"store/unload/fail", begin_trimmed, {wait_0_fails, end_well_then_fail}},
-    {"store/unload/refuse-later", begin_trimmed, {never_0, end_badly}},
-    {"store/unload/pause", begin_there, {trim, pause_once}},
-    {"store/unload/pause-acquire", begin_there, {trim, never_0, pause_once}},
-    {"store/unload/pause-told", begin_there, {trim, never_0, pause_told}},
-    {"store/unload/pause-told-later", begin_trimmed,
-	{never_0, pause_told, end_well}},
-    {"store/unload/shutdown", begin_there, {trim, never_0, shut_down}},
-    {"store/unload/limit", begin_limit, {never_0, never_1, never_2}},
-    {"store/idle/acquire", begin_idle, {fire, never_0}},
-    {"store/idle/trim", begin_idle, {fire, trim, never_0}},
-    {"store/idle/limit", begin_idle_limit, {fire, never_0}},
-    {"store/idle/pause", begin_idle, {fire, pause_once}},
-    {"store/idle/pause-told", begin_idle, {fire, pause_told}},
-    {"store/idle/destroy", begin_idle, {fire, destroy}},
-    {"store/idle/fail-destroy", begin_idle_trimmed,
-	{fire_last, end_well_then_fail, destroy}},
+/*
+ * Names: there: a is loaded. read: some requests read it. fail: of two that
+ * wait for a load, one waits at b, which is out. idle/fail: the timeout of
+ * before is far, and one waits that has a deadline.
+ */
+static const struct program programs[] = {
+    {"store/load/two", "a a a", .run = "acquire 0 | acquire 1"},
+    {"store/load/three", "a a a", .run = "acquire 0 | acquire 1 | acquire 2"},
+    {"store/load/sets", "ab ba", .run = "acquire 0 | acquire 1"},
+    {"store/load/wait", "a a a", .run = "wait 0 | wait 1"},
+    {"store/load/later", "a a a", .begin = "later",
+	.run = "acquire 0 | acquire 1 | ends"},
+    {"store/load/later-wait", "a a a", .begin = "later",
+	.run = "wait 0 | acquire 1 | ends"},
+    {"store/load/cancel", "a a a", .begin = "later",
+	.run = "acquire 0 | cancel 0 | ends"},
+    {"store/load/expire", "a a a", .begin = "later",
+	.run = "soon 0 | fire | ends"},
+    {"store/load/pause", "a a a", .begin = "later",
+	.run = "acquire 0 | pause | ends"},
+    {"store/load/pause-two", "a a a", .run = "acquire 0 | acquire 1 | pause"},
+    {"store/load/shutdown", "a a a", .run = "acquire 0 | acquire 1 | shutdown"},
+    {"store/load/shutdown-later", "a a a", .begin = "later, acquire 2",
+	.run = "acquire 0 | ends | shutdown", .store.limit = 1},
+    {"store/load/shutdown-wait", "a a a", .begin = "later, acquire 2",
+	.run = "wait-shutdown 1 | ends | shutdown", .store.limit = 1},
+    {"store/load/shutdown-destroy", "a a a", .begin = "later, acquire 2",
+	.run = "ends | shutdown, destroy", .store.limit = 1},
+    {"store/read/later", "A a A a", .begin = "later, used",
+	.run = "acquire 0 | acquire 1 | ends"},
+    {"store/read/shared", "A a A a", .begin = "later, used, keep 0, keep 2",
+	.run = "acquire 0 | acquire 2 | ends"},
+    {"store/read/unload", "A a A a", .begin = "acquire 3, used",
+	.run = "trim | acquire 0 | acquire 1"},
+    {"store/fail/acquire", "ab a ab b",
+	.begin = "keep 3, acquire 3, later, acquire 0",
+	.run = "acquire 1 | acquire 2 | fails"},
+    {"store/fail/cancel", "ab a ab b",
+	.begin = "keep 3, acquire 3, later, acquire 0",
+	.run = "acquire 1 | cancel 0 | fails"},
+    {"store/fail/wait", "a a a", .begin = "later",
+	.run = "wait-failed 0 | fails"},
+    {"store/fail/pause", "a a a", .begin = "later",
+	.run = "acquire 0 | pause | fails"},
+    {"store/fail/back-off", "a a a", .begin = "later",
+	.run = "wait-failed 0 | fails | fire", .store.backoff_ns = 1},
+    {"store/fail/back-off-destroy", "a a a", .begin = "later, acquire 0, fails",
+	.run = "fire | destroy", .store.backoff_ns = 1},
+    {"store/unload/acquire", "a a a a", .begin = "acquire 3",
+	.run = "trim | acquire 0"},
+    {"store/unload/wait", "a a a a", .begin = "acquire 3",
+	.run = "trim | wait 0 | acquire 1"},
+    {"store/unload/two", "a a a a", .begin = "acquire 3",
+	.run = "trim | trim | acquire 0"},
+    {"store/unload/set", "ab a a a", .begin = "acquire 3",
+	.run = "trim | acquire 0 | acquire 1"},
+    {"store/unload/refuse", "a a a a", .begin = "acquire 3, kept",
+	.run = "trim | acquire 0"},
+    {"store/unload/later", "a a a a", .begin = "acquire 3, later, trim",
+	.run = "acquire 0 | acquire 1 | ends"},
+    {"store/unload/fail", "a a a a", .begin = "acquire 3, later, trim",
+	.run = "wait-failed 0 | ends-then-fails"},
+    {"store/unload/refuse-later", "a a a a", .begin = "acquire 3, later, trim",
+	.run = "acquire 0 | fails"},
+    {"store/unload/pause", "a a a a", .begin = "acquire 3",
+	.run = "trim | pause"},
+    {"store/unload/pause-acquire", "a a a a", .begin = "acquire 3",
+	.run = "trim | acquire 0 | pause"},
+    {"store/unload/pause-told", "a a a a", .begin = "acquire 3",
+	.run = "trim | acquire 0 | pause-told"},
+    {"store/unload/pause-told-later", "a a a a",
+	.begin = "acquire 3, later, trim",
+	.run = "acquire 0 | pause-told | ends"},
+    {"store/unload/shutdown", "a a a a", .begin = "acquire 3",
+	.run = "trim | acquire 0 | shutdown"},
+    {"store/unload/limit", "a b a", .run = "acquire 0 | acquire 1 | acquire 2",
+	.store.limit = 1},
+    {"store/idle/acquire", "a a a a", .begin = "acquire 3",
+	.run = "fire | acquire 0", .store.idle_ns = 1},
+    {"store/idle/trim", "a a a a", .begin = "acquire 3",
+	.run = "fire | trim | acquire 0", .store.idle_ns = 1},
+    {"store/idle/limit", "b a a a", .begin = "acquire 3",
+	.run = "fire | acquire 0", .store.idle_ns = 1, .store.limit = 1},
+    {"store/idle/pause", "a a a a", .begin = "acquire 3", .run = "fire | pause",
+	.store.idle_ns = 1},
+    {"store/idle/pause-told", "a a a a", .begin = "acquire 3",
+	.run = "fire | pause-told", .store.idle_ns = 1},
+    {"store/idle/destroy", "a a a a", .begin = "acquire 3",
+	.run = "fire | destroy", .store.idle_ns = 1},
+    {"store/idle/fail-destroy", "a a a a",
+	.begin = "acquire 3, later, trim, soon 0",
+	.run = "fire-last | ends-then-fails | destroy", .store.idle_ns = 1000},
 };
 
-const size_t store_program_count =
-    sizeof(store_programs) / sizeof(store_programs[0]);
+const struct family store_family = {programs,
+    sizeof(programs) / sizeof(programs[0]), verbs, world_make, world_end};

@@ -48,6 +48,10 @@ static struct operation_ledger ledger[OPERATIONS];
 static uint64_t state;
 static uint32_t over; /* shutdown has returned */
 static unsigned decided;
+static bool moved; /* a deadline, by its last reschedule */
+static hwt_operation kept; /* what an executor got */
+static uint32_t in_run; /* of the mailbox */
+static unsigned seen[OPERATIONS]; /* by a listing */
 static const struct hwt_operation_executor *executor;
 static uint32_t slabs_released;
 
@@ -107,14 +111,12 @@ look(hwt_operation handle, void *arg)
 	return holds;
 }
 
-static int watch(
-    unsigned i, const struct hwt_key *keys, size_t count, uint64_t delay_ns);
+static int watch(unsigned i, size_t first, size_t count, uint64_t delay_ns);
 
 static void
 end_of_operation(hwt_operation handle, void *arg, enum hwt_outcome outcome)
 {
 	struct operation_ledger *o = arg;
-	struct hwt_key key = A;
 
 	explore_check(handle.id == o->handle.id);
 	explore_check(o->busy == 0 && o->dones == 0);
@@ -131,7 +133,7 @@ end_of_operation(hwt_operation handle, void *arg, enum hwt_outcome outcome)
 		o->again--;
 		o->dones = 0;
 		o->accepted--;
-		(void)watch((unsigned)(o - ledger), &key, 1, HWT_NEVER);
+		(void)watch((unsigned)(o - ledger), 0, 1, HWT_NEVER);
 	}
 	explore_modify(&o->dones, 4);
 }
@@ -153,13 +155,15 @@ watch_spec(unsigned i, const struct hwt_operation_spec *spec)
 	return rc;
 }
 
+/* Under so many keys of A and B, from that one on. */
 static int
-watch(unsigned i, const struct hwt_key *keys, size_t count, uint64_t delay_ns)
+watch(unsigned i, size_t first, size_t count, uint64_t delay_ns)
 {
+	static const struct hwt_key keys[] = {A, B};
 	const struct hwt_operation_spec spec = {.try_complete = look,
 	    .done = end_of_operation,
 	    .arg = &ledger[i],
-	    .keys = keys,
+	    .keys = &keys[first],
 	    .key_count = count,
 	    .delay_ns = delay_ns,
 	    .executor = executor};
@@ -167,8 +171,8 @@ watch(unsigned i, const struct hwt_key *keys, size_t count, uint64_t delay_ns)
 	return watch_spec(i, &spec);
 }
 
-static int
-watch_value(unsigned i, uint64_t at_least, uint64_t delay_ns)
+static void
+watch_value_for(unsigned i, uint64_t at_least, uint64_t delay_ns)
 {
 	const struct hwt_key key = A;
 	const struct hwt_operation_spec spec = {.done = end_of_operation,
@@ -179,7 +183,7 @@ watch_value(unsigned i, uint64_t at_least, uint64_t delay_ns)
 	    .delay_ns = delay_ns};
 
 	ledger[i].by_value = true;
-	return watch_spec(i, &spec);
+	(void)watch_spec(i, &spec);
 }
 
 static void
@@ -204,22 +208,13 @@ event_a_stored(void)
 	decided += (unsigned)completed;
 }
 
-/* A key that belongs into another group when there are four, or two. */
-#define MOVES ((struct hwt_key){1, 6})
-
 static void
-event_moves(void)
-{
-	event(1, MOVES);
-}
-
-static void
-raise_to(uint64_t value)
+raise_key(struct hwt_key key, uint64_t value)
 {
 	size_t completed;
 
 	explore_check(
-	    hwt_purgatory_raise(purgatory, A, value, &completed) == 0);
+	    hwt_purgatory_raise(purgatory, key, value, &completed) == 0);
 	decided += (unsigned)completed;
 }
 
@@ -249,27 +244,12 @@ make_with(const struct hwt_purgatory_options *options)
 	calls = NULL;
 	slabs_released = 0;
 	purgatory_again_max = 16;
+	moved = false;
+	kept.id = 0;
+	in_run = 0;
+	memset(seen, 0, sizeof(seen));
 	explore_check(hwt_purgatory_create(&purgatory, timer, options) == 0);
 	explore_name(&state, 8, "state");
-}
-
-static void
-make(void)
-{
-	unsigned i;
-
-	timer_make(HWT_MANUAL, NULL);
-	for (i = 0; i < 3; i++)
-		thread_prepare(i, 2);
-	make_with(&(struct hwt_purgatory_options){.shards = 1});
-}
-
-/* Two shards, so that a thread takes two locks one after the other. */
-static void
-make_two_shards(void)
-{
-	timer_make(HWT_MANUAL, NULL);
-	make_with(&(struct hwt_purgatory_options){.shards = 2});
 }
 
 static void
@@ -320,180 +300,266 @@ end_all(void)
 	explore_check(hwt_operation_mailbox_destroy(mailbox) == 0);
 }
 
-/* And something was to complete by then. */
+/* Verbs. */
+
 static void
-end_completed(void)
+make(unsigned shards)
 {
 	unsigned i;
 
-	for (i = 0; i < OPERATIONS; i++) {
-		if (ledger[i].accepted > 0)
-			explore_check(ledger[i].dones == 1 &&
-			    ledger[i].outcome == HWT_COMPLETED);
-	}
-	end_all();
-}
-
-/* Events and watchers. */
-
-static void
-watch_a(void)
-{
-	const struct hwt_key keys[] = {A};
-
-	(void)watch(0, keys, 1, HWT_NEVER);
+	timer_make(HWT_MANUAL, NULL);
+	for (i = 0; i < 3 && shards == 1; i++)
+		thread_prepare(i, 2);
+	make_with(&(struct hwt_purgatory_options){.shards = shards});
 }
 
 static void
-watch_a_and_b(void)
+make_limited(void)
 {
-	const struct hwt_key keys[] = {A, B};
+	timer_make(HWT_MANUAL, NULL);
+	make_with(
+	    &(struct hwt_purgatory_options){.shards = 1, .max_pending = 1});
+}
 
-	ledger[0].needs = 3;
-	(void)watch(0, keys, 2, HWT_NEVER);
+/* The last step of a watch with a deadline fails. */
+static void
+make_full(void)
+{
+	timer_make_with(
+	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
+	make_with(&(struct hwt_purgatory_options){.shards = 1});
+	explore_check(schedule(0, 3 * TICK_NS) == 0);
 }
 
 static void
-event_a(void)
+leave(void)
 {
-	event(1, A);
-}
-
-static void
-event_b(void)
-{
-	event(2, B);
-}
-
-static void
-event_a_four(void)
-{
-	event(4, A);
-}
-
-static void
-begin_watched(void)
-{
-	make();
-	watch_a();
-}
-
-/* Completes with the third event alone. */
-static void
-begin_needs_all(void)
-{
-	const struct hwt_key keys[] = {A, B};
-
-	make();
-	ledger[0].needs = 7;
-	(void)watch(0, keys, 2, HWT_NEVER);
-}
-
-/* What an event sets AGAIN for is left at once. */
-static void
-begin_left(void)
-{
-	begin_needs_all();
 	purgatory_again_max = 0;
 }
 
 static void
-begin_left_two(void)
+needs(unsigned i, unsigned bits)
 {
-	const struct hwt_key keys[] = {A};
-
-	begin_left();
-	ledger[1].needs = 5;
-	(void)watch(1, keys, 1, HWT_NEVER);
-}
-
-/* The next tick does it. */
-static void
-end_left(void)
-{
-	(void)advance(1);
-	end_completed();
+	ledger[i].needs = bits;
 }
 
 static void
-end_left_any(void)
+again(unsigned i)
 {
-	(void)advance(1);
-	end_all();
+	ledger[i].again = 1;
 }
 
 static void
-two_ticks(void)
+watch_a(unsigned i)
 {
-	(void)advance(1);
-	(void)advance(1);
+	(void)watch(i, 0, 1, HWT_NEVER);
 }
 
 static void
-event_a_twice(void)
+watch_b(unsigned i)
 {
-	event(1, A);
-	event(4, A);
-}
-
-/* A table that gets two groups more, or less; all but the first wait for what
- * does not come. */
-
-static void
-watch_four_keys(unsigned from, unsigned end)
-{
-	struct hwt_key key = MOVES;
-	unsigned i;
-
-	for (i = from; i < end; i++) {
-		key.id = MOVES.id + i;
-		ledger[i].needs = i == 0 ? 1 : 8;
-		(void)watch(i, &key, 1, HWT_NEVER);
-	}
+	(void)watch(i, 1, 1, HWT_NEVER);
 }
 
 static void
-begin_two_keys(void)
+watch_ab(unsigned i)
 {
-	make();
-	watch_four_keys(0, 2);
+	(void)watch(i, 0, 2, HWT_NEVER);
 }
 
 static void
-begin_four_keys(void)
+watch_due(unsigned i)
 {
-	make();
-	watch_four_keys(0, 4);
+	(void)watch(i, 0, 1, TICK_NS);
 }
 
 static void
-watch_two_keys(void)
+watch_far(unsigned i)
 {
-	watch_four_keys(2, 4);
+	(void)watch(i, 0, 1, 50 * TICK_NS);
+}
+
+/* A slab has 7 records. */
+static void
+fill_a(unsigned from)
+{
+	for (; from < 7; from++)
+		watch_a(from);
 }
 
 static void
-cancel_two_keys(void)
+fill_b(unsigned from)
 {
-	cancel_all((struct hwt_key){MOVES.kind, MOVES.id + 2});
-	cancel_all((struct hwt_key){MOVES.kind, MOVES.id + 3});
+	for (; from < 7; from++)
+		watch_b(from);
+}
+
+static void
+watch_within_limit(unsigned i)
+{
+	int rc = watch(i, i % 2, 1, HWT_NEVER);
+
+	explore_check(rc == 0 || rc == -ENOBUFS);
+}
+
+static void
+watch_refused(unsigned i)
+{
+	int rc = watch(i, 0, 2, TICK_NS);
+
+	explore_check(rc == -ENOBUFS || (rc == 0 && ledger[i].dones == 1));
+}
+
+static void
+watch_value(unsigned i, unsigned at_least)
+{
+	watch_value_for(i, at_least, HWT_NEVER);
+}
+
+static void
+watch_value_due(unsigned i, unsigned at_least)
+{
+	watch_value_for(i, at_least, TICK_NS);
+}
+
+static void
+watch_value_far(unsigned i, unsigned at_least)
+{
+	watch_value_for(i, at_least, 50 * TICK_NS);
+}
+
+static void
+watch_quorum(unsigned i, unsigned quorum)
+{
+	const struct hwt_key keys[] = {A, B};
+	const struct hwt_operation_spec spec = {.done = end_of_operation,
+	    .arg = &ledger[i],
+	    .keys = keys,
+	    .key_count = 2,
+	    .at_least = 5,
+	    .quorum = quorum,
+	    .delay_ns = HWT_NEVER};
+
+	ledger[i].by_value = true;
+	(void)watch_spec(i, &spec);
+}
+
+/* The first of these keys belongs into another group when there are four, or
+ * two. */
+static struct hwt_key
+moving_key(unsigned i)
+{
+	return (struct hwt_key){1, 6 + i};
+}
+
+static void
+watch_moving(unsigned i)
+{
+	const struct hwt_key key = moving_key(i);
+	const struct hwt_operation_spec spec = {.try_complete = look,
+	    .done = end_of_operation,
+	    .arg = &ledger[i],
+	    .keys = &key,
+	    .key_count = 1,
+	    .delay_ns = HWT_NEVER};
+
+	ledger[i].needs = i == 0 ? 1 : 8;
+	(void)watch_spec(i, &spec);
+}
+
+static void
+cancel_moving(unsigned i)
+{
+	cancel_all(moving_key(i));
+}
+
+/* Events. */
+
+static void
+event_a(unsigned bits)
+{
+	event(bits, A);
+}
+
+static void
+event_b(unsigned bits)
+{
+	event(bits, B);
+}
+
+static void
+event_moving(void)
+{
+	event(1, moving_key(0));
+}
+
+static void
+raise_a(unsigned value)
+{
+	raise_key(A, value);
+}
+
+static void
+raise_b(unsigned value)
+{
+	raise_key(B, value);
+}
+
+/* The state says so by a plain store, which may become visible late. */
+static void
+raise_stored(unsigned value)
+{
+	explore_store(&state, 8, value, EXPLORE_RELAXED);
+	raise_a(value);
+}
+
+static void
+raise_as_stored(void)
+{
+	raise_key(A, explore_load(&state, 8));
+}
+
+static void
+set_state(unsigned bits)
+{
+	explore_modify(&state, 8);
+	state |= bits;
+}
+
+/* Whatever the state says was raised before. */
+static void
+raise_both(void)
+{
+	uint64_t raised = explore_load(&state, 8);
+
+	if (raised & 1)
+		raise_a(5);
+	if (raised & 2)
+		raise_b(5);
 }
 
 /* Decisions about one operation. */
 
 static void
-cancel_first(void)
+cancel_operation(unsigned i)
 {
-	int rc = hwt_operation_cancel(purgatory, ledger[0].handle);
+	int rc = hwt_operation_cancel(purgatory, ledger[i].handle);
 
 	explore_check(rc == 0 || rc == -ENOENT);
 	decided += rc == 0;
 }
 
 static void
-complete_first(void)
+cancel_pending(unsigned i)
 {
-	int rc = hwt_operation_complete(purgatory, ledger[0].handle);
+	explore_check(hwt_operation_cancel(purgatory, ledger[i].handle) == 0);
+	decided++;
+}
+
+static void
+complete(unsigned i)
+{
+	int rc = hwt_operation_complete(purgatory, ledger[i].handle);
 
 	explore_check(rc == 0 || rc == -ENOENT);
 	decided += rc == 0;
@@ -511,136 +577,37 @@ cancel_b(void)
 	cancel_all(B);
 }
 
-/* Alone under two keys of two shards, of which one is shared for a while. */
-
-static void
-begin_alone_twice(void)
-{
-	make_two_shards();
-	watch_a_and_b();
-}
-
-static void
-watch_b_and_cancel(void)
-{
-	const struct hwt_key keys[] = {B};
-
-	(void)watch(1, keys, 1, HWT_NEVER);
-	explore_check(hwt_operation_cancel(purgatory, ledger[1].handle) == 0);
-	decided++;
-}
-
 /* Deadlines. */
 
 static void
-watch_due(void)
+tick(unsigned ticks)
 {
-	const struct hwt_key keys[] = {A};
-
-	(void)watch(0, keys, 1, TICK_NS);
-}
-
-/* Its next turn runs the task. */
-static void
-watch_until_due(void)
-{
-	watch_due();
-	(void)advance(0);
-	model_clock_add(2 * TICK_NS);
+	(void)advance(ticks);
 }
 
 static void
-begin_due(void)
+pass(unsigned ticks)
 {
-	make();
-	watch_until_due();
+	model_clock_add(ticks * TICK_NS);
 }
 
+/* Of operation 0. What the ledger has changes with the call's last step. */
 static void
-turn_on_twice(void)
-{
-	(void)advance(2);
-	(void)advance(2);
-}
-
-/* The record of one that has ended is used again, while the task of its
- * timeout may be about to run: it is the last one of its slab. */
-static void
-begin_due_last(void)
-{
-	const struct hwt_key keys[] = {B};
-	unsigned i;
-
-	make();
-	for (i = 1; i < 7; i++)
-		(void)watch(i, keys, 1, HWT_NEVER);
-	watch_until_due();
-}
-
-static void
-complete_and_watch_another(void)
-{
-	const struct hwt_key keys[] = {A};
-
-	complete_first();
-	(void)watch(7, keys, 1, 50 * TICK_NS);
-}
-
-/* So is this one, by an operation that completes before it gets a timeout,
- * while that task may not have returned. */
-static void
-begin_due_last_reached(void)
-{
-	const struct hwt_key keys[] = {B};
-	unsigned i;
-
-	make();
-	(void)watch_value(1, 9, HWT_NEVER);
-	raise_to(5);
-	for (i = 2; i < 7; i++)
-		(void)watch(i, keys, 1, HWT_NEVER);
-	watch_until_due();
-}
-
-static void
-watch_reached(void)
-{
-	(void)watch_value(7, 5, 50 * TICK_NS);
-}
-
-/* Deadlines that move. */
-
-static bool moved;
-
-/* What the ledger has changes with the call's last step. */
-static void
-move_first(uint64_t delay_ns)
+move(unsigned ticks)
 {
 	struct operation_ledger *o = &ledger[0];
-	uint64_t not_before_ns = model_now_ns + delay_ns;
+	uint64_t not_before_ns = model_now_ns + ticks * TICK_NS;
 	int rc;
 
 	if (not_before_ns < o->not_before_ns)
 		o->not_before_ns = not_before_ns;
-	rc = hwt_operation_reschedule(purgatory, o->handle, delay_ns);
+	rc = hwt_operation_reschedule(purgatory, o->handle, ticks * TICK_NS);
 	explore_check(rc == 0 || rc == -ENOENT);
 	if (rc != 0)
 		return;
 	explore_check(o->dones == 0);
 	moved = true;
 	o->not_before_ns = not_before_ns;
-}
-
-static void
-move_later(void)
-{
-	move_first(10 * TICK_NS);
-}
-
-static void
-move_sooner(void)
-{
-	move_first(TICK_NS);
 }
 
 static bool
@@ -663,63 +630,6 @@ move_listed(void)
 	    hwt_purgatory_list_key(purgatory, A, move_it, NULL, NULL) == 0);
 }
 
-static void
-begin_moves(void)
-{
-	moved = false;
-	begin_watched();
-}
-
-static void
-begin_due_moves(void)
-{
-	moved = false;
-	begin_due();
-}
-
-static void
-begin_last_moves(void)
-{
-	moved = false;
-	begin_due_last();
-}
-
-/* What has a deadline now expires at it. */
-static void
-end_moved(void)
-{
-	const struct operation_ledger *o = &ledger[0];
-
-	explore_check(moved || o->dones == 1);
-	model_clock_add(11 * TICK_NS);
-	(void)advance(0);
-	explore_check(o->dones == 1);
-	explore_check(hwt_pending_timeouts(timer) == 0);
-	end_all();
-}
-
-/* It is not due at the deadline that it was watched with, if it has moved. */
-static void
-end_moved_listed(void)
-{
-	model_clock_add(2 * TICK_NS);
-	(void)advance(0);
-	explore_check(ledger[0].dones == !moved);
-	moved = true;
-	end_moved();
-}
-
-/* Another one has its record now, and its own deadline. */
-static void
-end_moved_reused(void)
-{
-	model_clock_add(20 * TICK_NS);
-	(void)advance(0);
-	explore_check(ledger[0].dones == 1 && ledger[7].dones == 0);
-	explore_check(hwt_pending_timeouts(timer) == 1);
-	end_all();
-}
-
 /* Shutdown. */
 
 static void
@@ -731,16 +641,8 @@ shut_down(void)
 }
 
 static void
-event_b_and_shut_down(void)
+destroy(void)
 {
-	event_b();
-	shut_down();
-}
-
-static void
-shut_down_and_destroy(void)
-{
-	shut_down();
 	explore_check(ledger[0].dones == 1);
 	explore_check(hwt_purgatory_destroy(purgatory) == 0);
 	purgatory = NULL;
@@ -748,7 +650,7 @@ shut_down_and_destroy(void)
 
 /* Destroying alone: what has no outcome yet is pending, and it is refused. */
 static void
-destroy(void)
+destroy_or_not(void)
 {
 	int rc = hwt_purgatory_destroy(purgatory);
 
@@ -759,255 +661,7 @@ destroy(void)
 	purgatory = NULL;
 }
 
-/* One may be pending at a time. */
-static void
-begin_limit(void)
-{
-	timer_make(HWT_MANUAL, NULL);
-	make_with(
-	    &(struct hwt_purgatory_options){.shards = 1, .max_pending = 1});
-}
-
-static void
-watch_within_limit(unsigned i, struct hwt_key key)
-{
-	int rc = watch(i, &key, 1, HWT_NEVER);
-
-	explore_check(rc == 0 || rc == -ENOBUFS);
-}
-
-static void
-watch_first_within(void)
-{
-	watch_within_limit(0, A);
-}
-
-static void
-watch_second_within(void)
-{
-	watch_within_limit(1, B);
-}
-
-/* One was let in, and then there is a place again. */
-static void
-end_limit(void)
-{
-	explore_check(ledger[0].accepted + ledger[1].accepted == 1);
-	cancel_all(A);
-	cancel_all(B);
-	watch_within_limit(2, A);
-	explore_check(ledger[2].accepted == 1);
-	end_all();
-}
-
-/* A timer that is full: the last step of watch fails. */
-
-static void
-begin_full(void)
-{
-	timer_make_with(
-	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
-	make_with(&(struct hwt_purgatory_options){.shards = 1});
-	explore_check(schedule(0, 3 * TICK_NS) == 0);
-}
-
-static void
-watch_refused(void)
-{
-	const struct hwt_key keys[] = {A, B};
-	int rc = watch(0, keys, 2, TICK_NS);
-
-	explore_check(rc == -ENOBUFS || (rc == 0 && ledger[0].dones == 1));
-}
-
-/* Done that watches again. */
-
-static void
-begin_again(void)
-{
-	make();
-	state = 0;
-	ledger[0].again = 1;
-	watch_a();
-}
-
-/* Values. */
-
-static void
-watch_five(void)
-{
-	(void)watch_value(0, 5, HWT_NEVER);
-	raise_to(explore_load(&state, 8));
-}
-
-static void
-raise_to_five(void)
-{
-	explore_store(&state, 8, 5, EXPLORE_RELAXED);
-	raise_to(5);
-}
-
-static void
-make_values(uint64_t delay_ns)
-{
-	make();
-	(void)watch_value(0, 3, delay_ns);
-	(void)watch_value(1, 1, delay_ns);
-	(void)watch_value(2, 5, HWT_NEVER);
-}
-
-static void
-begin_values(void)
-{
-	make_values(HWT_NEVER);
-}
-
-static void
-raise_to_three(void)
-{
-	raise_to(3);
-}
-
-static void
-end_two_values(void)
-{
-	explore_check(ledger[0].dones == 1 && ledger[1].dones == 1);
-	end_all();
-}
-
-/* More than a batch. */
-
-static void
-begin_many(void)
-{
-	const struct hwt_key keys[] = {A, B};
-	unsigned i;
-
-	make();
-	for (i = 0; i < 3; i++)
-		(void)watch(i, keys, 1 + i % 2, HWT_NEVER);
-}
-
-static void
-watch_another(void)
-{
-	const struct hwt_key keys[] = {A};
-
-	(void)watch(3, keys, 1, HWT_NEVER);
-}
-
-/* Values of several keys. */
-
-static void
-raise_key_to(struct hwt_key key, uint64_t value)
-{
-	size_t completed;
-
-	explore_check(
-	    hwt_purgatory_raise(purgatory, key, value, &completed) == 0);
-	decided += (unsigned)completed;
-}
-
-static void
-watch_quorum(unsigned i, uint64_t quorum)
-{
-	const struct hwt_key keys[] = {A, B};
-	const struct hwt_operation_spec spec = {.done = end_of_operation,
-	    .arg = &ledger[i],
-	    .keys = keys,
-	    .key_count = 2,
-	    .at_least = 5,
-	    .quorum = quorum,
-	    .delay_ns = HWT_NEVER};
-
-	ledger[i].by_value = true;
-	(void)watch_spec(i, &spec);
-}
-
-static void
-begin_quorum(void)
-{
-	make_two_shards();
-	watch_quorum(0, 2);
-}
-
-static void
-begin_quorum_of_one(void)
-{
-	make_two_shards();
-	watch_quorum(0, 1);
-	watch_quorum(1, 2);
-}
-
-static void
-raise_b_alone(void)
-{
-	raise_key_to(B, 5);
-}
-
-static void
-raise_a_to_five(void)
-{
-	explore_modify(&state, 8);
-	state |= 1;
-	raise_key_to(A, 5);
-}
-
-static void
-raise_b_to_five(void)
-{
-	explore_modify(&state, 8);
-	state |= 2;
-	raise_key_to(B, 5);
-}
-
-/* Whatever was raised before it was linked. */
-static void
-watch_and_raise_quorum(void)
-{
-	uint64_t raised;
-
-	watch_quorum(0, 2);
-	raised = explore_load(&state, 8);
-	if (raised & 1)
-		raise_key_to(A, 5);
-	if (raised & 2)
-		raise_key_to(B, 5);
-}
-
-/* The next one has the record of the first, and misses both keys. */
-static void
-complete_and_watch_quorum(void)
-{
-	complete_first();
-	watch_quorum(7, 2);
-}
-
-static void
-begin_quorum_last(void)
-{
-	const struct hwt_key keys[] = {B};
-	unsigned i;
-
-	make_two_shards();
-	for (i = 1; i < 7; i++)
-		(void)watch(i, keys, 1, HWT_NEVER);
-	watch_quorum(0, 2);
-}
-
-static void
-end_quorum_reused(void)
-{
-	explore_check(ledger[0].dones == 1 && ledger[7].dones == 0);
-	raise_b_alone();
-	raise_key_to(A, 5);
-	explore_check(ledger[7].dones == 1);
-	end_all();
-}
-
 /* Listing. */
-
-static unsigned seen[OPERATIONS];
 
 static bool
 see(hwt_operation handle, void *arg, void *ctx)
@@ -1036,36 +690,14 @@ list_a(void)
 	explore_check(seen[5] == 1);
 }
 
-static void
-begin_list(void)
-{
-	memset(seen, 0, sizeof(seen));
-	begin_many();
-	(void)watch_value(4, 1, HWT_NEVER);
-	(void)watch_value(5, 7, HWT_NEVER);
-}
-
-static void
-raise_to_one(void)
-{
-	raise_to(1);
-}
-
 /* Executors. */
 
 static void
 make_mailbox(void)
 {
-	make();
+	make(1);
 	explore_check(hwt_operation_mailbox_create(&mailbox) == 0);
 	executor = hwt_operation_mailbox_executor(mailbox);
-}
-
-static void
-begin_mailbox(void)
-{
-	make_mailbox();
-	watch_a();
 }
 
 static void
@@ -1075,91 +707,36 @@ run_mailbox(void)
 	explore_check(hwt_operation_mailbox_run(mailbox, 1, NULL) == 0);
 }
 
-/* What the loop was not told of is not there. */
 static void
-end_mailbox(void)
+run_told(void)
 {
-	size_t count = 0;
-
-	if (model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) == 0) {
-		explore_check(
-		    hwt_operation_mailbox_run(mailbox, 0, &count) == 0);
-		explore_check(count == 0);
-	}
+	explore_modify(&in_run, 4);
+	in_run = 1;
 	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
-	explore_check(ledger[0].dones == 1);
-	end_all();
-}
-
-static void
-begin_mailbox_two(void)
-{
-	const struct hwt_key keys[] = {B};
-
-	begin_mailbox();
-	(void)watch(1, keys, 1, HWT_NEVER);
-}
-
-static uint32_t in_run;
-
-static void
-run_mailbox_twice(void)
-{
-	unsigned i;
-
-	for (i = 0; i < 2; i++) {
-		explore_modify(&in_run, 4);
-		in_run = 1;
-		explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
-		explore_modify(&in_run, 4);
-		in_run = 0;
-	}
+	explore_modify(&in_run, 4);
+	in_run = 0;
 }
 
 /* However long another thread is stopped that handed over before: the loop has
  * been told, or is in a run, or that has called done. */
 static void
-cancel_b_and_look(void)
+check_told(void)
 {
 	bool told;
 
-	cancel_b();
 	told = model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) != 0;
 	told |= explore_load(&in_run, 4) != 0;
 	explore_check(told || explore_load(&ledger[1].dones, 4) == 1);
 }
 
-static void
-end_mailbox_two(void)
-{
-	end_mailbox();
-	explore_check(ledger[1].dones == 1);
-}
-
-static void
-begin_mailbox_due(void)
-{
-	make_mailbox();
-	watch_until_due();
-}
-
 /* In the order that the header names; execute may be in its last steps. */
 static void
-shut_down_and_destroy_mailbox(void)
+destroy_mailbox(void)
 {
-	shut_down();
 	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
 	explore_check(ledger[0].dones == 1);
 	explore_check(hwt_operation_mailbox_destroy(mailbox) == 0);
 	mailbox = NULL;
-}
-
-static void
-shut_down_and_destroy_both(void)
-{
-	shut_down_and_destroy_mailbox();
-	explore_check(hwt_purgatory_destroy(purgatory) == 0);
-	purgatory = NULL;
 }
 
 static int
@@ -1170,34 +747,8 @@ run_and_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 	return 1;
 }
 
-static void
-make_run_and_refuse(void)
-{
-	static const struct hwt_operation_executor refuses = {
-	    run_and_refuse, NULL};
-
-	make();
-	executor = &refuses;
-}
-
-static void
-begin_run_and_refuse(void)
-{
-	make_run_and_refuse();
-	watch_a();
-}
-
-static void
-begin_run_and_refuse_due(void)
-{
-	make_run_and_refuse();
-	watch_until_due();
-}
-
 /* An executor that keeps the one it got, for others to run, and refuses it or
  * not. */
-static hwt_operation kept;
-
 static int
 keep(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 {
@@ -1208,27 +759,12 @@ keep(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
 }
 
 static void
-begin_keep(bool refuse)
+execute(unsigned i)
 {
-	static const struct hwt_operation_executor keeps[] = {
-	    {keep, NULL}, {keep, &kept}};
+	static const struct hwt_operation_executor executors[] = {
+	    {keep, NULL}, {keep, &kept}, {run_and_refuse, NULL}};
 
-	make();
-	kept.id = 0;
-	executor = &keeps[refuse];
-	watch_a();
-}
-
-static void
-begin_kept(void)
-{
-	begin_keep(false);
-}
-
-static void
-begin_kept_and_refused(void)
-{
-	begin_keep(true);
+	executor = i < 3 ? &executors[i] : NULL;
 }
 
 static void
@@ -1240,72 +776,81 @@ run_kept(void)
 	explore_check(rc == 0 || rc == -ENOENT);
 }
 
-/* Another one may get the record of the one that was run. */
 static void
-cancel_and_watch_another(void)
-{
-	const struct hwt_key keys[] = {A};
-
-	cancel_first();
-	executor = NULL;
-	(void)watch(1, keys, 1, HWT_NEVER);
-}
-
-static void
-end_kept(void)
+run_left(void)
 {
 	if (ledger[0].dones == 0)
 		run_kept();
-	end_all();
 }
 
-/* Two of the values are due. */
-static void
-begin_values_due(void)
-{
-	make_values(TICK_NS);
-	(void)advance(0);
-	model_clock_add(2 * TICK_NS);
-}
+/* Ends. */
 
+/* Something was to complete by then. */
 static void
-watch_between(void)
+check_completed(void)
 {
-	(void)watch_value(3, 2, HWT_NEVER);
-}
-
-/* Under a key that a walk has its position in, and that may be empty. */
-static void
-watch_another_and_value(void)
-{
-	watch_another();
-	(void)watch_value(4, 4, HWT_NEVER);
-}
-
-/* Slab 0 is full: it has 7 records. */
-static void
-begin_full_slab(void)
-{
-	const struct hwt_key key = A;
 	unsigned i;
 
-	make();
-	for (i = 0; i < 7; i++)
-		(void)watch(i, &key, 1, HWT_NEVER);
+	for (i = 0; i < OPERATIONS; i++) {
+		if (ledger[i].accepted > 0)
+			explore_check(ledger[i].dones == 1 &&
+			    ledger[i].outcome == HWT_COMPLETED);
+	}
 }
 
 static void
-watch_eighth(void)
+check_done(unsigned i)
 {
-	const struct hwt_key key = B;
-
-	(void)watch(7, &key, 1, HWT_NEVER);
+	explore_check(ledger[i].dones == 1);
 }
 
 static void
-cancel_all_of_a(void)
+check_pending(unsigned i)
 {
-	cancel_all(A);
+	explore_check(ledger[i].dones == 0);
+}
+
+static void
+check_accepted(unsigned sum)
+{
+	unsigned i, accepted = 0;
+
+	for (i = 0; i < OPERATIONS; i++)
+		accepted += ledger[i].accepted;
+	explore_check(accepted == sum);
+}
+
+static void
+check_timeouts(unsigned count)
+{
+	explore_check(hwt_pending_timeouts(timer) == count);
+}
+
+/* Operation 0 has ended, unless it has moved. */
+static void
+check_moved_or_done(void)
+{
+	explore_check(moved || ledger[0].dones == 1);
+}
+
+static void
+check_moved_or_done_alone(void)
+{
+	explore_check(moved == (ledger[0].dones == 0));
+}
+
+/* What the loop was not told of is not there. */
+static void
+check_mailbox(void)
+{
+	size_t count = 0;
+
+	if (model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) == 0) {
+		explore_check(
+		    hwt_operation_mailbox_run(mailbox, 0, &count) == 0);
+		explore_check(count == 0);
+	}
+	explore_check(hwt_operation_mailbox_run(mailbox, 0, NULL) == 0);
 }
 
 static bool
@@ -1314,401 +859,247 @@ in_slab_0(unsigned i)
 	return (ledger[i].handle.id & 0xfff) < 8;
 }
 
-/* A free record of slab 0 is found, and taken before others. */
+/* A free record of slab 0 was found, and taken before others. */
 static void
-end_full_slab(void)
+check_full_slab(void)
 {
-	const struct hwt_key key = B;
-
-	(void)watch(8, &key, 1, HWT_NEVER);
 	explore_check(in_slab_0(7) != in_slab_0(8));
-	end_all();
 }
 
 /* What was released is used again, and old handles say nothing. */
 static void
-end_released(void)
+check_released(void)
 {
-	const struct hwt_key key = B;
 	unsigned i;
 
 	explore_check(slabs_released > 0 || in_slab_0(7));
-	(void)watch(8, &key, 1, HWT_NEVER);
+	watch_b(8);
 	for (i = 0; i < 7; i++) {
 		explore_check(hwt_operation_cancel(
 				  purgatory, ledger[i].handle) == -ENOENT);
 		explore_check(ledger[i].handle.id != ledger[8].handle.id);
 	}
-	end_all();
 }
 
+static const struct verb verbs[] = {
+    {"make", .of = make}, /* with so many shards */
+    {"make-limited", .alone = make_limited}, /* one may be pending */
+    {"make-full", .alone = make_full}, /* no timeout is left */
+    {"make-mailbox", .alone = make_mailbox},
+    {"executor", .of = execute}, /* keeps, keeps and refuses, runs; none */
+    {"leave", .alone = leave}, /* what an event sets AGAIN for */
+    {"needs", .two = needs}, /* bits of the state, to complete */
+    {"again", .of = again}, /* done watches again, once */
+    {"watch-a", .of = watch_a}, /* without a deadline */
+    {"watch-b", .of = watch_b},
+    {"watch-ab", .of = watch_ab},
+    {"watch-due", .of = watch_due}, /* in a tick */
+    {"watch-far", .of = watch_far},
+    {"watch-limited", .of = watch_within_limit}, /* or refused */
+    {"watch-refused", .of = watch_refused}, /* or completed */
+    {"watch-moving", .of = watch_moving},
+    {"fill-a", .of = fill_a}, /* from that operation to the slab's end */
+    {"fill-b", .of = fill_b},
+    {"value", .two = watch_value}, /* at least */
+    {"value-due", .two = watch_value_due},
+    {"value-far", .two = watch_value_far},
+    {"quorum", .two = watch_quorum},
+    {"event-a", .of = event_a}, /* with these bits */
+    {"event-b", .of = event_b},
+    {"event-stored", .alone = event_a_stored},
+    {"event-moving", .alone = event_moving},
+    {"state", .of = set_state},
+    {"raise-a", .of = raise_a},
+    {"raise-b", .of = raise_b},
+    {"raise-stored", .of = raise_stored},
+    {"raise-as-stored", .alone = raise_as_stored},
+    {"raise-both", .alone = raise_both},
+    {"cancel", .of = cancel_operation}, /* one; what may have ended */
+    {"cancel-pending", .of = cancel_pending},
+    {"complete", .of = complete},
+    {"cancel-a", .alone = cancel_a}, /* a key */
+    {"cancel-b", .alone = cancel_b},
+    {"cancel-moving", .of = cancel_moving},
+    {"advance", .of = tick},
+    {"pass", .of = pass}, /* time alone */
+    {"move", .of = move}, /* the deadline of operation 0 */
+    {"move-listed", .alone = move_listed},
+    {"list-a", .alone = list_a},
+    {"run-mailbox", .alone = run_mailbox},
+    {"run-told", .alone = run_told},
+    {"check-told", .alone = check_told},
+    {"run-kept", .alone = run_kept}, /* what the executor keeps */
+    {"run-left", .alone = run_left},
+    {"shutdown", .alone = shut_down},
+    {"destroy", .alone = destroy},
+    {"destroy-or-not", .alone = destroy_or_not},
+    {"destroy-mailbox", .alone = destroy_mailbox},
+    {"check-completed", .alone = check_completed}, /* all */
+    {"check-done", .of = check_done},
+    {"check-pending", .of = check_pending},
+    {"check-accepted", .of = check_accepted},
+    {"check-timeouts", .of = check_timeouts},
+    {"check-moved-or-done", .alone = check_moved_or_done},
+    {"check-moved-xor-done", .alone = check_moved_or_done_alone},
+    {"check-mailbox", .alone = check_mailbox},
+    {"check-full-slab", .alone = check_full_slab},
+    {"check-released", .alone = check_released},
+    {0},
+};
+
+#define PROGRAM(name_, first_, run_, ...)                                    \
+	{                                                                    \
+		.name = "purgatory/" name_, .verbs = verbs, .first = first_, \
+		.run = run_, .end = end_all, .last = __VA_ARGS__             \
+	}
+
 const struct program purgatory_programs[] = {
-    {
-	.name = "purgatory/full-slab",
-	.begin = begin_full_slab,
-	.thread = {cancel_first, watch_eighth},
-	.end = end_full_slab,
-    },
-    {
-	.name = "purgatory/slab-released",
-	.begin = begin_full_slab,
-	.thread = {cancel_all_of_a, watch_eighth},
-	.end = end_released,
-    },
-    {
-	.name = "purgatory/slab-released-stale",
-	.begin = begin_full_slab,
-	.thread = {cancel_all_of_a, cancel_first, watch_eighth},
-	.end = end_released,
-    },
-    {
-	.name = "purgatory/watch-check",
-	.begin = make,
-	.thread = {watch_a, event_a},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/watch-check-stored",
-	.begin = make,
-	.thread = {watch_a, event_a_stored},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/alone-watch-cancel",
-	.begin = begin_alone_twice,
-	.thread = {watch_b_and_cancel, cancel_first},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/table-grows-check",
-	.begin = begin_two_keys,
-	.thread = {watch_two_keys, event_moves},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/table-shrinks-check",
-	.begin = begin_four_keys,
-	.thread = {cancel_two_keys, event_moves},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-two-keys-check-check",
-	.begin = make_two_shards,
-	.thread = {watch_a_and_b, event_a, event_b},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/check-check",
-	.begin = begin_needs_all,
-	.thread = {event_a, event_b, event_a_four},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/left",
-	.begin = begin_left,
-	.thread = {event_a_twice, event_b},
-	.end = end_left,
-    },
-    {
-	.name = "purgatory/left-check",
-	.begin = begin_left,
-	.thread = {event_a, event_b, event_a_four},
-	.end = end_left,
-    },
-    {
-	.name = "purgatory/left-two-turn",
-	.begin = begin_left_two,
-	.thread = {event_a_twice, event_b, two_ticks},
-	.end = end_left,
-    },
-    {
-	.name = "purgatory/left-cancel",
-	.begin = begin_left,
-	.thread = {event_a, event_b, cancel_and_watch_another},
-	.end = end_left_any,
-    },
-    {
-	.name = "purgatory/left-shutdown",
-	.begin = begin_left,
-	.thread = {event_a_twice, event_b_and_shut_down, two_ticks},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/check-cancel-complete",
-	.begin = begin_watched,
-	.thread = {event_a, cancel_first, complete_first},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/check-deadline",
-	.begin = begin_due,
-	.thread = {event_a, turn},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/check-deadline-cancel",
-	.begin = begin_due,
-	.thread = {event_a, turn, cancel_first},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-deadline",
-	.begin = make,
-	.thread = {watch_due, turn_on_twice},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-deadline-check",
-	.begin = make,
-	.thread = {watch_due, turn_on_twice, event_a},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-cancel-key",
-	.begin = make_two_shards,
-	.thread = {watch_a_and_b, cancel_a, cancel_b},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/reuse-deadline",
-	.begin = begin_due_last,
-	.thread = {complete_and_watch_another, turn},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/reuse-reached",
-	.begin = begin_due_last_reached,
-	.thread = {watch_reached, turn},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/move-deadline",
-	.begin = begin_due_moves,
-	.thread = {move_later, turn},
-	.end = end_moved,
-    },
-    {
-	.name = "purgatory/move-deadline-complete",
-	.begin = begin_due_moves,
-	.thread = {move_later, turn, complete_first},
-	.end = end_moved,
-    },
-    {
-	.name = "purgatory/move-first-complete",
-	.begin = begin_moves,
-	.thread = {move_later, complete_first},
-	.end = end_moved,
-    },
-    {
-	.name = "purgatory/move-first-first-check",
-	.begin = begin_moves,
-	.thread = {move_later, move_later, event_a},
-	.end = end_moved,
-    },
-    {
-	.name = "purgatory/move-watch",
-	.begin = make,
-	.thread = {watch_due, move_listed},
-	.end = end_moved_listed,
-    },
-    {
-	.name = "purgatory/move-reuse",
-	.begin = begin_last_moves,
-	.thread = {complete_and_watch_another, move_sooner},
-	.end = end_moved_reused,
-    },
-    {
-	.name = "purgatory/move-shutdown",
-	.begin = begin_moves,
-	.thread = {move_later, shut_down},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-shutdown",
-	.begin = make,
-	.thread = {watch_due, shut_down},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/check-shutdown",
-	.begin = begin_watched,
-	.thread = {event_a, shut_down},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/deadline-shutdown-destroy",
-	.begin = begin_due,
-	.thread = {turn, shut_down_and_destroy},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/deadline-destroy",
-	.begin = begin_due,
-	.thread = {turn, destroy},
-	.end = end_all,
-	.preemptions = 3,
-    },
-    {
-	.name = "purgatory/limit",
-	.begin = begin_limit,
-	.thread = {watch_first_within, watch_second_within},
-	.end = end_limit,
-    },
-    {
-	.name = "purgatory/refused-check-cancel-key",
-	.begin = begin_full,
-	.thread = {watch_refused, event_a, cancel_b},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-again",
-	.begin = begin_again,
-	.thread = {cancel_first, event_a, cancel_a},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/watch-value-raise",
-	.begin = make,
-	.thread = {watch_five, raise_to_five},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/raise-raise-cancel",
-	.begin = begin_values,
-	.thread = {raise_to_three, raise_to_three, cancel_first},
-	.end = end_two_values,
-    },
-    {
-	.name = "purgatory/walk-walk-watch",
-	.begin = begin_many,
-	.thread = {event_a, event_b, watch_another},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/raise-deadline-shutdown",
-	.begin = begin_values_due,
-	.thread = {raise_to_three, turn, shut_down},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/raise-cancel-key-watch",
-	.begin = begin_values,
-	.thread = {raise_to_three, cancel_a, watch_between},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/walk-empties-watch",
-	.begin = begin_many,
-	.thread = {cancel_a, watch_another_and_value, event_a},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/walk-cancel-key",
-	.begin = begin_many,
-	.thread = {event_a, cancel_b},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/quorum-raise-raise",
-	.begin = begin_quorum,
-	.thread = {raise_a_to_five, raise_b_to_five},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/quorum-raise-raise-cancel",
-	.begin = begin_quorum,
-	.thread = {raise_a_to_five, raise_b_to_five, cancel_first},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/quorum-one-raise-raise",
-	.begin = begin_quorum_of_one,
-	.thread = {raise_a_to_five, raise_b_to_five},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/quorum-watch-raise-raise",
-	.begin = make_two_shards,
-	.thread = {watch_and_raise_quorum, raise_a_to_five, raise_b_to_five},
-	.end = end_completed,
-    },
-    {
-	.name = "purgatory/quorum-reuse",
-	.begin = begin_quorum_last,
-	.thread = {complete_and_watch_quorum, raise_b_alone},
-	.end = end_quorum_reused,
-    },
-    {
-	.name = "purgatory/list-cancel-raise",
-	.begin = begin_list,
-	.thread = {list_a, cancel_b, raise_to_one},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/list-watch-check",
-	.begin = begin_list,
-	.thread = {list_a, watch_another, event_b},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/mailbox",
-	.begin = begin_mailbox,
-	.thread = {event_a, run_mailbox, cancel_first},
-	.end = end_mailbox,
-    },
-    {
-	.name = "purgatory/mailbox-push-push",
-	.begin = begin_mailbox_two,
-	.thread = {cancel_a, cancel_b, run_mailbox},
-	.end = end_mailbox_two,
-    },
-    {
-	.name = "purgatory/mailbox-push-told",
-	.begin = begin_mailbox_two,
-	.thread = {cancel_a, cancel_b_and_look, run_mailbox_twice},
-	.end = end_mailbox_two,
-    },
-    {
-	.name = "purgatory/mailbox-deadline",
-	.begin = begin_mailbox_due,
-	.thread = {turn, run_mailbox},
-	.end = end_mailbox,
-    },
-    {
-	.name = "purgatory/mailbox-shutdown-destroy",
-	.begin = begin_mailbox,
-	.thread = {event_a, shut_down_and_destroy_mailbox},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/mailbox-deadline-shutdown-destroy",
-	.begin = begin_mailbox_due,
-	.thread = {turn, shut_down_and_destroy_both},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/run-and-refuse-deadline-destroy",
-	.begin = begin_run_and_refuse_due,
-	.thread = {turn, destroy},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/run-run-reuse",
-	.begin = begin_kept,
-	.thread = {cancel_and_watch_another, run_kept, run_kept},
-	.end = end_kept,
-    },
-    {
-	.name = "purgatory/refuse-run-shutdown",
-	.begin = begin_kept_and_refused,
-	.thread = {event_a, run_kept, shut_down},
-	.end = end_all,
-    },
-    {
-	.name = "purgatory/run-and-refuse",
-	.begin = begin_run_and_refuse,
-	.thread = {event_a, cancel_first},
-	.end = end_all,
-    },
+    PROGRAM("full-slab", "make 1, fill-a 0", "cancel 0 | watch-b 7",
+	"watch-b 8, check-full-slab"),
+    PROGRAM("slab-released", "make 1, fill-a 0", "cancel-a | watch-b 7",
+	"check-released"),
+    PROGRAM("slab-released-stale", "make 1, fill-a 0",
+	"cancel-a | cancel 0 | watch-b 7", "check-released"),
+    PROGRAM(
+	"watch-check", "make 1", "watch-a 0 | event-a 1", "check-completed"),
+    PROGRAM("watch-check-stored", "make 1", "watch-a 0 | event-stored",
+	"check-completed"),
+    PROGRAM("alone-watch-cancel", "make 2, needs 0 3, watch-ab 0",
+	"watch-b 1, cancel-pending 1 | cancel 0", ""),
+    PROGRAM("table-grows-check", "make 1, watch-moving 0, watch-moving 1",
+	"watch-moving 2, watch-moving 3 | event-moving", ""),
+    PROGRAM("table-shrinks-check",
+	"make 1, watch-moving 0, watch-moving 1, watch-moving 2, watch-moving "
+	"3",
+	"cancel-moving 2, cancel-moving 3 | event-moving", ""),
+    PROGRAM("watch-two-keys-check-check", "make 2",
+	"needs 0 3, watch-ab 0 | event-a 1 | event-b 2", "check-completed"),
+    PROGRAM("check-check", "make 1, needs 0 7, watch-ab 0",
+	"event-a 1 | event-b 2 | event-a 4", "check-completed"),
+    PROGRAM("left", "make 1, needs 0 7, watch-ab 0, leave",
+	"event-a 1, event-a 4 | event-b 2", "advance 1, check-completed"),
+    PROGRAM("left-check", "make 1, needs 0 7, watch-ab 0, leave",
+	"event-a 1 | event-b 2 | event-a 4", "advance 1, check-completed"),
+    PROGRAM("left-two-turn",
+	"make 1, needs 0 7, watch-ab 0, leave, needs 1 5, watch-a 1",
+	"event-a 1, event-a 4 | event-b 2 | advance 1, advance 1",
+	"advance 1, check-completed"),
+    PROGRAM("left-cancel", "make 1, needs 0 7, watch-ab 0, leave",
+	"event-a 1 | event-b 2 | cancel 0, executor 3, watch-a 1", "advance 1"),
+    PROGRAM("left-shutdown", "make 1, needs 0 7, watch-ab 0, leave",
+	"event-a 1, event-a 4 | event-b 2, shutdown | advance 1, advance 1",
+	""),
+    PROGRAM("check-cancel-complete", "make 1, watch-a 0",
+	"event-a 1 | cancel 0 | complete 0", ""),
+    PROGRAM("check-deadline", "make 1, watch-due 0, advance 0, pass 2",
+	"event-a 1 | advance 0", ""),
+    PROGRAM("check-deadline-cancel", "make 1, watch-due 0, advance 0, pass 2",
+	"event-a 1 | advance 0 | cancel 0", ""),
+    PROGRAM(
+	"watch-deadline", "make 1", "watch-due 0 | advance 2, advance 2", ""),
+    PROGRAM("watch-deadline-check", "make 1",
+	"watch-due 0 | advance 2, advance 2 | event-a 1", ""),
+    PROGRAM("watch-cancel-key", "make 2",
+	"needs 0 3, watch-ab 0 | cancel-a | cancel-b", ""),
+    PROGRAM("reuse-deadline",
+	"make 1, fill-b 1, watch-due 0, advance 0, pass 2",
+	"complete 0, watch-far 7 | advance 0", ""),
+    PROGRAM("reuse-reached",
+	"make 1, value 1 9, raise-a 5, fill-b 2, watch-due 0, advance 0, pass "
+	"2",
+	"value-far 7 5 | advance 0", ""),
+    PROGRAM("move-deadline", "make 1, watch-due 0, advance 0, pass 2",
+	"move 10 | advance 0",
+	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
+	"0"),
+    PROGRAM("move-deadline-complete", "make 1, watch-due 0, advance 0, pass 2",
+	"move 10 | advance 0 | complete 0",
+	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
+	"0"),
+    PROGRAM("move-first-complete", "make 1, watch-a 0", "move 10 | complete 0",
+	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
+	"0"),
+    PROGRAM("move-first-first-check", "make 1, watch-a 0",
+	"move 10 | move 10 | event-a 1",
+	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
+	"0"),
+    PROGRAM("move-watch", "make 1", "watch-due 0 | move-listed",
+	"pass 2, advance 0, check-moved-xor-done, pass 11, advance 0, "
+	"check-done 0, check-timeouts 0"),
+    PROGRAM("move-reuse", "make 1, fill-b 1, watch-due 0, advance 0, pass 2",
+	"complete 0, watch-far 7 | move 1",
+	"pass 20, advance 0, check-done 0, check-pending 7, check-timeouts 1"),
+    PROGRAM("move-shutdown", "make 1, watch-a 0", "move 10 | shutdown", ""),
+    PROGRAM("watch-shutdown", "make 1", "watch-due 0 | shutdown", ""),
+    PROGRAM("check-shutdown", "make 1, watch-a 0", "event-a 1 | shutdown", ""),
+    PROGRAM("deadline-shutdown-destroy",
+	"make 1, watch-due 0, advance 0, pass 2",
+	"advance 0 | shutdown, destroy", ""),
+    PROGRAM("deadline-destroy", "make 1, watch-due 0, advance 0, pass 2",
+	"advance 0 | destroy-or-not", "", .preemptions = 3),
+    PROGRAM("limit", "make-limited", "watch-limited 0 | watch-limited 1",
+	"check-accepted 1, cancel-a, cancel-b, watch-limited 2, check-accepted "
+	"2"),
+    PROGRAM("refused-check-cancel-key", "make-full",
+	"watch-refused 0 | event-a 1 | cancel-b", ""),
+    PROGRAM("watch-again", "make 1, again 0, watch-a 0",
+	"cancel 0 | event-a 1 | cancel-a", ""),
+    PROGRAM("watch-value-raise", "make 1",
+	"value 0 5, raise-as-stored | raise-stored 5", "check-completed"),
+    PROGRAM("raise-raise-cancel", "make 1, value 0 3, value 1 1, value 2 5",
+	"raise-a 3 | raise-a 3 | cancel 0", "check-done 0, check-done 1"),
+    PROGRAM("walk-walk-watch", "make 1, watch-a 0, watch-ab 1, watch-a 2",
+	"event-a 1 | event-b 2 | watch-a 3", "check-completed"),
+    PROGRAM("raise-deadline-shutdown",
+	"make 1, value-due 0 3, value-due 1 1, value 2 5, advance 0, pass 2",
+	"raise-a 3 | advance 0 | shutdown", ""),
+    PROGRAM("raise-cancel-key-watch", "make 1, value 0 3, value 1 1, value 2 5",
+	"raise-a 3 | cancel-a | value 3 2", ""),
+    PROGRAM("walk-empties-watch", "make 1, watch-a 0, watch-ab 1, watch-a 2",
+	"cancel-a | watch-a 3, value 4 4 | event-a 1", ""),
+    PROGRAM("walk-cancel-key", "make 1, watch-a 0, watch-ab 1, watch-a 2",
+	"event-a 1 | cancel-b", ""),
+    PROGRAM("quorum-raise-raise", "make 2, quorum 0 2",
+	"state 1, raise-a 5 | state 2, raise-b 5", "check-completed"),
+    PROGRAM("quorum-raise-raise-cancel", "make 2, quorum 0 2",
+	"state 1, raise-a 5 | state 2, raise-b 5 | cancel 0", ""),
+    PROGRAM("quorum-one-raise-raise", "make 2, quorum 0 1, quorum 1 2",
+	"state 1, raise-a 5 | state 2, raise-b 5", "check-completed"),
+    PROGRAM("quorum-watch-raise-raise", "make 2",
+	"quorum 0 2, raise-both | state 1, raise-a 5 | state 2, raise-b 5",
+	"check-completed"),
+    PROGRAM("quorum-reuse", "make 2, fill-b 1, quorum 0 2",
+	"complete 0, quorum 7 2 | raise-b 5",
+	"check-done 0, check-pending 7, raise-b 5, raise-a 5, check-done 7"),
+    PROGRAM("list-cancel-raise",
+	"make 1, watch-a 0, watch-ab 1, watch-a 2, value 4 1, value 5 7",
+	"list-a | cancel-b | raise-a 1", ""),
+    PROGRAM("list-watch-check",
+	"make 1, watch-a 0, watch-ab 1, watch-a 2, value 4 1, value 5 7",
+	"list-a | watch-a 3 | event-b 2", ""),
+    PROGRAM("mailbox", "make-mailbox, watch-a 0",
+	"event-a 1 | run-mailbox | cancel 0", "check-mailbox, check-done 0"),
+    PROGRAM("mailbox-push-push", "make-mailbox, watch-a 0, watch-b 1",
+	"cancel-a | cancel-b | run-mailbox",
+	"check-mailbox, check-done 0, check-done 1"),
+    PROGRAM("mailbox-push-told", "make-mailbox, watch-a 0, watch-b 1",
+	"cancel-a | cancel-b, check-told | run-told, run-told",
+	"check-mailbox, check-done 0, check-done 1"),
+    PROGRAM("mailbox-deadline", "make-mailbox, watch-due 0, advance 0, pass 2",
+	"advance 0 | run-mailbox", "check-mailbox, check-done 0"),
+    PROGRAM("mailbox-shutdown-destroy", "make-mailbox, watch-a 0",
+	"event-a 1 | shutdown, destroy-mailbox", ""),
+    PROGRAM("mailbox-deadline-shutdown-destroy",
+	"make-mailbox, watch-due 0, advance 0, pass 2",
+	"advance 0 | shutdown, destroy-mailbox, destroy", ""),
+    PROGRAM("run-and-refuse-deadline-destroy",
+	"make 1, executor 2, watch-due 0, advance 0, pass 2",
+	"advance 0 | destroy-or-not", ""),
+    PROGRAM("run-run-reuse", "make 1, executor 0, watch-a 0",
+	"cancel 0, executor 3, watch-a 1 | run-kept | run-kept", "run-left"),
+    PROGRAM("refuse-run-shutdown", "make 1, executor 1, watch-a 0",
+	"event-a 1 | run-kept | shutdown", ""),
+    PROGRAM("run-and-refuse", "make 1, executor 2, watch-a 0",
+	"event-a 1 | cancel 0", ""),
     {0},
 };

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs in words. A script is a list of calls, "hold 0, cancel 1, fire":
+ * each a word of a table and up to two numbers. With a bar between them,
+ * "release 0 | fire", it has parts, one for each thread.
+ */
+#ifndef SCRIPT_H
+#define SCRIPT_H
+
+struct verb {
+	const char *word;
+	/* One of these. */
+	void (*alone)(void);
+	void (*of)(unsigned number);
+	void (*two)(unsigned first, unsigned second);
+};
+
+/* NULL: it has fewer. */
+const char *script_part(const char *script, unsigned part);
+/* Up to the end of the part; NULL: nothing. The verbs end with one that has no
+ * word. */
+void script_run(const char *script, const struct verb *verbs);
+
+#endif
