@@ -117,6 +117,7 @@ faults := $(wildcard test/faults/*.c)
 model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
 fuzz := test/fuzz/fuzz.c $(model)
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
+	test/script.c \
 	$(wildcard modules/*/test/explore/*.c)
 explored := $(filter-out core/system% observe/%,$(core)) \
 	$(filter-out $(explored_alone),$(module_sources))

@@ -28,8 +28,8 @@
 
 #include "explore.h"
 #include "model.h"
-#include "script.h"
 #include "core/timer.h"
+#include "test/script.h"
 
 #define TICK_NS HWT_US(10)
 #define SUBJECTS 8

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "modules/checkout/hwt_checkout.h"
-#include "test/explore/script.h"
+#include "test/script.h"
 
 /*
  * A program. Its requests by number: "ab a" are two, for a set of the objects a

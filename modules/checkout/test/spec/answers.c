@@ -86,40 +86,48 @@ StoreTest(answers, hwt_request_init_EINVAL_of_sets)
 	static struct store elsewhere;
 	struct hwt_object raw = {{0}};
 	struct hwt_object *set[3];
-	struct demand one = {0};
 
 	store_open(&elsewhere, NULL);
-	demand_init(&one, &store, "ab");
-	memset(&one.request, 0, sizeof(one.request));
+	party_make(&store, "ab");
+	memset(&party[0].request, 0, sizeof(party[0].request));
 	set[0] = &store.thing[1].object;
 	set[1] = &store.thing[0].object;
 	set[2] = &store.thing[1].object;
 	assert_rc(hwt_request_init(NULL, set, 1, NULL, NULL), -EINVAL);
-	assert_rc(hwt_request_init(&one.request, NULL, 1, NULL, NULL), -EINVAL);
-	assert_rc(hwt_request_init(&one.request, set, 0, NULL, NULL), -EINVAL);
-	assert_rc(hwt_request_init(
-		      &one.request, set, (size_t)UINT32_MAX + 1, NULL, NULL),
+	assert_rc(
+	    hwt_request_init(&party[0].request, NULL, 1, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_request_init(&party[0].request, set, 0, NULL, NULL), -EINVAL);
+	assert_rc(hwt_request_init(&party[0].request, set,
+		      (size_t)UINT32_MAX + 1, NULL, NULL),
 	    -EINVAL);
-	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_request_init(&party[0].request, set, 3, NULL, NULL), -EINVAL);
 	set[2] = set[1];
-	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_request_init(&party[0].request, set, 3, NULL, NULL), -EINVAL);
 	set[2] = NULL;
-	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_request_init(&party[0].request, set, 3, NULL, NULL), -EINVAL);
 	set[2] = &raw;
-	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_request_init(&party[0].request, set, 3, NULL, NULL), -EINVAL);
 	set[2] = &elsewhere.thing[3].object;
-	assert_rc(hwt_request_init(&one.request, set, 3, NULL, NULL), -EINVAL);
+	assert_rc(
+	    hwt_request_init(&party[0].request, set, 3, NULL, NULL), -EINVAL);
 	/* None of these made a request. */
-	assert_rc(hwt_checkout_try(store.checkout, &one.request), -EINVAL);
-	assert_rc(hwt_request_init(&one.request, set, 2, NULL, NULL), 0);
-	assert_rc(hwt_checkout_try(elsewhere.checkout, &one.request), -EINVAL);
+	assert_rc(hwt_checkout_try(store.checkout, &party[0].request), -EINVAL);
+	assert_rc(hwt_request_init(&party[0].request, set, 2, NULL, NULL), 0);
+	assert_rc(
+	    hwt_checkout_try(elsewhere.checkout, &party[0].request), -EINVAL);
 	assert_rc(hwt_object_retire(elsewhere.checkout, &store.thing[0].object),
 	    -EINVAL);
 	/* It has no granted. */
-	assert_rc(hwt_checkout_acquire(store.checkout, &one.request, HWT_NEVER),
+	assert_rc(
+	    hwt_checkout_acquire(store.checkout, &party[0].request, HWT_NEVER),
 	    -EINVAL);
-	assert_rc(demand_wait(&one, HWT_NEVER), 0);
-	demand_release(&one);
+	assert_rc(demand_wait(&party[0], HWT_NEVER), 0);
+	play("release 0");
 	store_close(&elsewhere);
 }
 
@@ -154,50 +162,38 @@ StoreTest(answers, hwt_request_init_E2BIG_unless_ascending)
 
 StoreTest(answers, EBUSY_and_ENOENT_of_states)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
+	party_make(&store, "a a");
 	assert_rc(
-	    hwt_checkout_release(store.checkout, &holder.request), -ENOENT);
-	assert_rc(
-	    hwt_checkout_cancel(store.checkout, &holder.request), -ENOENT);
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(hwt_checkout_try(store.checkout, &holder.request), -EBUSY);
+	    hwt_checkout_release(store.checkout, &party[0].request), -ENOENT);
+	play("too-late 0, take 0, wait 1");
+	assert_rc(hwt_checkout_try(store.checkout, &party[0].request), -EBUSY);
 	assert_rc(hwt_checkout_acquire_wait(
-		      store.checkout, &holder.request, HWT_NEVER),
+		      store.checkout, &party[0].request, HWT_NEVER),
 	    -EBUSY);
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &waiter.request, HWT_NEVER),
+	    hwt_checkout_acquire(store.checkout, &party[1].request, HWT_NEVER),
 	    -EBUSY);
+	play("too-late 0");
 	assert_rc(
-	    hwt_checkout_cancel(store.checkout, &holder.request), -ENOENT);
+	    hwt_checkout_release(store.checkout, &party[1].request), -ENOENT);
+	play("cannot-destroy, cancel 1, cannot-destroy, release 0");
 	assert_rc(
-	    hwt_checkout_release(store.checkout, &waiter.request), -ENOENT);
-	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
-	assert_rc(demand_cancel(&waiter), 0);
-	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
-	demand_release(&holder);
-	assert_rc(
-	    hwt_checkout_release(store.checkout, &holder.request), -ENOENT);
+	    hwt_checkout_release(store.checkout, &party[0].request), -ENOENT);
 }
 
 StoreTest(answers, an_init_that_fails_changes_nothing)
 {
-	struct demand one = {0};
 	struct hwt_object *twice[2];
 
-	demand_init(&one, &store, "ab");
-	twice[0] = one.set[0];
-	twice[1] = one.set[0];
+	party_make(&store, "ab");
+	twice[0] = party[0].set[0];
+	twice[1] = party[0].set[0];
 	assert_rc(
-	    hwt_request_init(&one.request, twice, 2, NULL, NULL), -EINVAL);
-	assert_rc(demand_try(&one), 0);
+	    hwt_request_init(&party[0].request, twice, 2, NULL, NULL), -EINVAL);
+	play("try 0");
 	assert_rc(
-	    hwt_request_init(&one.request, twice, 2, NULL, NULL), -EINVAL);
-	demand_release(&one);
+	    hwt_request_init(&party[0].request, twice, 2, NULL, NULL), -EINVAL);
+	play("release 0");
 }
 
 /* The user's; locked only if a call has unlocked it. */
@@ -209,9 +205,6 @@ Test(answers, ENOBUFS_of_a_full_timer)
 	const struct hwt_options options = {.tick_ns = FIXTURE_TICK,
 	    .ticks_per_wheel = FIXTURE_WHEEL,
 	    .max_pending = 1};
-	struct demand holder = {0};
-	struct demand both = {0};
-	struct demand first = {0};
 
 	fixture_open(&store.fixture, &options);
 	assert_rc(
@@ -223,52 +216,36 @@ Test(answers, ENOBUFS_of_a_full_timer)
 	assert_rc(hwt_new_timeout(
 		      store.fixture.timer, NULL, idle_task, NULL, HWT_SEC(9)),
 	    0);
-	demand_init(&holder, &store, "b");
-	demand_init(&both, &store, "ab");
-	demand_init(&first, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
+	party_make(&store, "b ab a");
+	play("take-ms 0 1000");
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &both.request, HWT_SEC(1)),
+	    hwt_checkout_acquire(store.checkout, &party[1].request, HWT_SEC(1)),
 	    -ENOBUFS);
 	assert_rc(hwt_checkout_acquire_wait(
-		      store.checkout, &both.request, HWT_SEC(1)),
+		      store.checkout, &party[1].request, HWT_SEC(1)),
 	    -ENOBUFS);
 	cr_assert(pthread_mutex_lock(&users) == 0);
 	assert_rc(hwt_checkout_acquire_wait_unlock(
-		      store.checkout, &both.request, HWT_SEC(1), &users),
+		      store.checkout, &party[1].request, HWT_SEC(1), &users),
 	    -ENOBUFS);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -ENOBUFS);
-	assert_stats(&store, 1, 0);
-	assert_rc(demand_try(&first), 0);
-	demand_release(&first);
-	demand_release(&holder);
-	assert_waits(&both);
-	assert_rc(demand_acquire(&both, HWT_SEC(1)), 0);
-	demand_release(&both);
+	play("out 1 0, try 2, release 2, release 0, waits 1, "
+	     "take-ms 1 1000, release 1");
 	store_close(&store);
 }
 
 Test(answers, ESHUTDOWN_of_a_stopped_timer)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-	struct demand late = {0};
-
 	store_open(&store, NULL);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	demand_init(&late, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
-	assert_rc(demand_acquire(&waiter, HWT_SEC(1)), 1);
+	party_make(&store, "a a a");
+	play("take-ms 0 1000, wait-ms 1 1000");
 	assert_rc(hwt_stop(store.fixture.timer, NULL), 0);
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &late.request, HWT_SEC(1)),
+	    hwt_checkout_acquire(store.checkout, &party[2].request, HWT_SEC(1)),
 	    -ESHUTDOWN);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -ESHUTDOWN);
 	/* What waits has no deadline any more, and is granted. */
-	demand_release(&holder);
-	assert_told(&waiter, HWT_GRANTED);
-	demand_release(&waiter);
+	play("release 0, granted 1, release 1");
 	assert_rc(hwt_checkout_destroy(store.checkout), 0);
 	assert_rc(hwt_destroy(store.fixture.timer), 0);
 }
@@ -276,45 +253,41 @@ Test(answers, ESHUTDOWN_of_a_stopped_timer)
 Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
 {
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct demand holder = {0};
-	struct demand waiter = {0};
 	struct hwt *timer;
 
 	assert_rc(hwt_create(&timer, &options), 0);
 	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
 	assert_rc(
 	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
+	party_make(&store, "a a");
+	play("take-ms 0 1000");
 	fault_arm_thread(EAGAIN);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -EAGAIN);
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &waiter.request, HWT_SEC(1)),
+	    hwt_checkout_acquire(store.checkout, &party[1].request, HWT_SEC(1)),
 	    -EAGAIN);
 	assert_rc(hwt_checkout_acquire_wait(
-		      store.checkout, &waiter.request, HWT_SEC(1)),
+		      store.checkout, &party[1].request, HWT_SEC(1)),
 	    -EAGAIN);
 	cr_assert(pthread_mutex_lock(&users) == 0);
 	assert_rc(hwt_checkout_acquire_wait_unlock(
-		      store.checkout, &waiter.request, HWT_SEC(1), &users),
+		      store.checkout, &party[1].request, HWT_SEC(1), &users),
 	    -EAGAIN);
 	(void)fault_disarm();
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	assert_rc(hwt_checkout_pause(store.checkout, HWT_SEC(1)), -ENOMEM);
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &waiter.request, HWT_SEC(1)),
+	    hwt_checkout_acquire(store.checkout, &party[1].request, HWT_SEC(1)),
 	    -ENOMEM);
 	assert_rc(hwt_checkout_acquire_wait(
-		      store.checkout, &waiter.request, HWT_SEC(1)),
+		      store.checkout, &party[1].request, HWT_SEC(1)),
 	    -ENOMEM);
 	cr_assert(pthread_mutex_lock(&users) == 0);
 	assert_rc(hwt_checkout_acquire_wait_unlock(
-		      store.checkout, &waiter.request, HWT_SEC(1), &users),
+		      store.checkout, &party[1].request, HWT_SEC(1), &users),
 	    -ENOMEM);
 	(void)fault_disarm();
-	assert_stats(&store, 1, 0);
-	demand_release(&holder);
+	play("out 1 0, release 0");
 	assert_rc(hwt_checkout_destroy(store.checkout), 0);
 	assert_rc(hwt_stop(timer, NULL), 0);
 	assert_rc(hwt_destroy(timer), 0);
@@ -343,9 +316,7 @@ acquire_and_cancel(unsigned index, void *arg)
 /* Refused, it starts the timer's thread, which takes its time. */
 Test(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
 {
-	static struct demand waiter;
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct demand holder = {0};
 	struct hwt *timer;
 
 	gate_init(&gate);
@@ -353,14 +324,12 @@ Test(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
 	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
 	assert_rc(
 	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	party_make(&store, "a a");
+	play("take 0");
 	fault_hold_thread(&gate, 0);
-	in_parallel(2, acquire_and_cancel, &waiter);
+	in_parallel(2, acquire_and_cancel, &party[1]);
 	(void)fault_disarm();
-	assert_told(&waiter, HWT_GRANT_CANCELLED);
-	demand_release(&holder);
+	play("cancelled 1, release 0");
 	assert_rc(hwt_checkout_destroy(store.checkout), 0);
 	assert_rc(hwt_stop(timer, NULL), 0);
 	assert_rc(hwt_destroy(timer), 0);
@@ -384,7 +353,6 @@ pause_or_try(unsigned index, void *arg)
 /* The timer's thread takes its time to start, and cannot. */
 Test(answers, a_pause_that_cannot_be_refuses_nothing)
 {
-	static struct demand one;
 	struct hwt_options options = {.tick_ns = HWT_MS(1)};
 	struct hwt *timer;
 
@@ -393,12 +361,12 @@ Test(answers, a_pause_that_cannot_be_refuses_nothing)
 	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
 	assert_rc(
 	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
-	demand_init(&one, &store, "a");
+	party_make(&store, "a");
 	fault_hold_thread(&gate, EAGAIN);
-	in_parallel(2, pause_or_try, &one);
+	in_parallel(2, pause_or_try, &party[0]);
 	(void)fault_disarm();
-	assert_rc(one.rc, 0);
-	assert_rc(hwt_checkout_release(store.checkout, &one.request), 0);
+	assert_rc(party[0].rc, 0);
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
 	assert_rc(hwt_checkout_destroy(store.checkout), 0);
 	assert_rc(hwt_stop(timer, NULL), 0);
 	assert_rc(hwt_destroy(timer), 0);
@@ -431,65 +399,38 @@ wait_or_end(unsigned index, void *arg)
 /* hwt_checkout_acquire_wait: -ECANCELED and -ETIMEDOUT. */
 StoreTest(answers, hwt_checkout_acquire_wait_ECANCELED_and_ETIMEDOUT)
 {
-	static struct demand waiter;
-	struct demand holder = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	in_parallel(2, wait_or_end, &waiter);
-	assert_rc(waiter.rc, -ECANCELED);
-	waiter.data = &waiter;
-	in_parallel(2, wait_or_end, &waiter);
-	assert_rc(waiter.rc, -ETIMEDOUT);
-	assert_waits(&waiter);
-	demand_release(&holder);
+	party_make(&store, "a a");
+	play("take 0");
+	in_parallel(2, wait_or_end, &party[1]);
+	assert_rc(party[1].rc, -ECANCELED);
+	party[1].data = &party[1];
+	in_parallel(2, wait_or_end, &party[1]);
+	assert_rc(party[1].rc, -ETIMEDOUT);
+	play("waits 1, release 0");
 }
 
 /* Retirement. */
 
 StoreTest(answers, retire_ends_all_waits_for_sets_with_it)
 {
-	struct demand holder = {0};
-	struct demand other = {0};
-	struct demand behind = {0};
-	struct demand at = {0};
-	struct demand without = {0};
-
-	demand_init(&holder, &store, "ab");
-	demand_init(&other, &store, "c");
-	demand_init(&behind, &store, "bcd");
-	demand_init(&at, &store, "bd");
-	demand_init(&without, &store, "cd");
-	assert_rc(
-	    hwt_object_retire(store.checkout, &store.thing[1].object), -EPERM);
-	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
+	party_make(&store, "ab c bcd bd cd");
+	play("cannot-retire 1, take 1");
 	/* Waits for c, and has b in its set. */
-	assert_rc(demand_acquire(&behind, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&without, HWT_SEC(1)), 1);
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&at, HWT_SEC(1)), 1);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[1].object), 0);
-	assert_told(&behind, HWT_GRANT_RETIRED);
-	assert_told(&at, HWT_GRANT_RETIRED);
-	assert_waits(&without);
-	assert_rc(hwt_checkout_acquire(store.checkout, &at.request, HWT_SEC(1)),
+	play("wait 2, wait-ms 4 1000, take 0, wait-ms 3 1000, retire 1, "
+	     "retired 2, retired 3, waits 4");
+	assert_rc(
+	    hwt_checkout_acquire(store.checkout, &party[3].request, HWT_SEC(1)),
 	    -EIDRM);
-	assert_rc(hwt_checkout_try(store.checkout, &at.request), -EIDRM);
+	assert_rc(hwt_checkout_try(store.checkout, &party[3].request), -EIDRM);
 	/* Its memory is the user's. */
 	memset(&store.thing[1], 0xff, sizeof(store.thing[1].object));
-	assert_rc(hwt_checkout_release(store.checkout, &holder.request), 0);
-	store.thing[0].holder = NULL;
-	demand_release(&other);
-	assert_told(&without, HWT_GRANTED);
-	demand_release(&without);
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
+	play("forget 0, release 1, granted 4, release 4");
 	assert_u64(store_stats(&store).retired, 2);
 	/* What is left of its set. */
-	holder.count = 1;
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
-	demand_release(&holder);
-	assert_rc(hwt_checkout_try(store.checkout, &holder.request), -EIDRM);
+	party[0].count = 1;
+	play("try 0, retire 0, release 0");
+	assert_rc(hwt_checkout_try(store.checkout, &party[0].request), -EIDRM);
 }
 
 static void
@@ -503,66 +444,36 @@ retire_in_granted(struct demand *demand)
 
 StoreTest(answers, retire_in_granted_ends_who_was_woken_beside)
 {
-	struct demand holder = {0};
-	struct demand first = {.in_granted = retire_in_granted};
-	struct demand second = {0};
-	struct demand third = {0};
-
-	demand_init(&holder, &store, "ab");
-	demand_init(&first, &store, "a");
-	demand_init(&second, &store, "b");
-	demand_init(&third, &store, "ab");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&third, HWT_NEVER), 1);
-	demand_release(&holder);
-	assert_told(&first, HWT_GRANTED);
-	assert_told(&second, HWT_GRANTED);
-	assert_told(&third, HWT_GRANT_RETIRED);
-	demand_release(&second);
+	party_make(&store, "ab a b ab");
+	party[1].in_granted = retire_in_granted;
+	play("take 0, wait 1, wait 2, wait 3, release 0, granted 1, "
+	     "granted 2, retired 3, release 2");
 }
 
 /* Terracotta's: every entry after shutdown says so. */
 StoreTest(answers, ESHUTDOWN_after_hwt_checkout_shutdown)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-	struct demand late = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "ab");
-	demand_init(&late, &store, "c");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
-	assert_rc(demand_acquire(&waiter, HWT_SEC(1)), 1);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
-	assert_told(&waiter, HWT_GRANT_SHUT_DOWN);
-	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
-	assert_rc(hwt_checkout_try(store.checkout, &late.request), -ESHUTDOWN);
+	party_make(&store, "a ab c");
+	play("take-ms 0 1000, wait-ms 1 1000, shutdown, shut-down 1, "
+	     "timeouts 0");
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &late.request, HWT_SEC(1)),
+	    hwt_checkout_try(store.checkout, &party[2].request), -ESHUTDOWN);
+	assert_rc(
+	    hwt_checkout_acquire(store.checkout, &party[2].request, HWT_SEC(1)),
 	    -ESHUTDOWN);
 	assert_rc(hwt_checkout_acquire_wait(
-		      store.checkout, &late.request, HWT_SEC(1)),
+		      store.checkout, &party[2].request, HWT_SEC(1)),
 	    -ESHUTDOWN);
 	assert_rc(hwt_checkout_pause(store.checkout, 0), -ESHUTDOWN);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
-	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
-	demand_release(&holder);
+	play("shutdown, cannot-destroy, release 0");
 	assert_u64(store_stats(&store).shut_down, 1);
 }
 
 /* During a pause, too. */
 StoreTest(answers, shutdown_ends_what_waits_for_a_pause)
 {
-	struct demand waiter = {0};
-
-	demand_init(&waiter, &store, "ab");
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(demand_acquire(&waiter, HWT_SEC(1)), 1);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
-	assert_told(&waiter, HWT_GRANT_SHUT_DOWN);
-	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	party_make(&store, "ab");
+	play("pause, wait-ms 0 1000, shutdown, shut-down 0, resume");
 }
 
 static void
@@ -583,15 +494,11 @@ pause_or_shut_down(unsigned index, void *arg)
 
 StoreTest(answers, shutdown_ends_a_pause_that_still_waits)
 {
-	struct demand holder = {0};
-	static struct demand other;
-
-	demand_init(&holder, &store, "a");
-	demand_init(&other, &store, "b");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	in_parallel(2, pause_or_shut_down, &other.request);
+	party_make(&store, "a b");
+	play("take 0");
+	in_parallel(2, pause_or_shut_down, &party[1].request);
 	assert_rc(hwt_checkout_resume(store.checkout), -EALREADY);
-	demand_release(&holder);
+	play("release 0");
 }
 
 static void
@@ -647,10 +554,8 @@ use_in_child(void *arg)
 
 StoreTest(answers, EOWNERDEAD_in_a_child)
 {
-	static struct demand holder;
-
-	demand_init(&holder, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	in_child(use_in_child, &holder);
-	demand_release(&holder);
+	party_make(&store, "a");
+	play("take 0");
+	in_child(use_in_child, &party[0]);
+	play("release 0");
 }

@@ -2,6 +2,8 @@
 /* What checkout.h describes. */
 #include "modules/checkout/test/spec/checkout.h"
 
+#include "test/script.h"
+
 static uint64_t calls_in_all;
 
 void
@@ -90,6 +92,8 @@ demand_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
 	demand->calls++;
 	if (demand->in_granted != NULL)
 		demand->in_granted(demand);
+	if (demand->then != NULL)
+		play(demand->then);
 }
 
 void
@@ -182,4 +186,257 @@ release_in_granted(struct demand *demand)
 {
 	if (demand->grant == HWT_GRANTED)
 		demand_release(demand);
+}
+
+/* In words. */
+
+struct demand party[PARTY];
+static struct store *place;
+
+static void
+make_pause(struct demand *demand, const char *members)
+{
+	demand_init(demand, place, *members != 0 ? members : "z");
+	demand->count = (unsigned)strlen(members);
+	assert_rc(hwt_request_init_pause(place->checkout, &demand->request,
+		      demand->count > 0 ? demand->set : NULL, demand->count,
+		      demand_granted, demand),
+	    0);
+}
+
+void
+party_make(struct store *store, const char *members)
+{
+	char words[128], *word, *rest;
+	struct demand *demand = party;
+
+	memset(party, 0, sizeof(party));
+	place = store;
+	cr_assert(strlen(members) < sizeof(words));
+	strcpy(words, members);
+	for (word = strtok_r(words, " ", &rest); word != NULL;
+	     word = strtok_r(NULL, " ", &rest), demand++) {
+		cr_assert(demand < party + PARTY);
+		if (*word == '!')
+			make_pause(demand, word + 1);
+		else
+			demand_init(demand, store, word);
+	}
+}
+
+static void
+expect(int rc, int wanted)
+{
+	cr_assert(rc == wanted, "%s, not %s, at: %s", rc_name(rc),
+	    rc_name(wanted), script_at);
+}
+
+static void
+take(unsigned i)
+{
+	expect(demand_acquire(&party[i], HWT_NEVER), 0);
+}
+
+static void
+take_ms(unsigned i, unsigned delay_ms)
+{
+	expect(demand_acquire(&party[i], HWT_MS(delay_ms)), 0);
+}
+
+static void
+wait_granted(unsigned i)
+{
+	expect(demand_acquire(&party[i], HWT_NEVER), 1);
+}
+
+static void
+wait_ms(unsigned i, unsigned delay_ms)
+{
+	expect(demand_acquire(&party[i], HWT_MS(delay_ms)), 1);
+}
+
+static void
+try(unsigned i)
+{
+	expect(demand_try(&party[i]), 0);
+}
+
+static void
+refused(unsigned i)
+{
+	expect(demand_try(&party[i]), -EAGAIN);
+}
+
+static void
+release(unsigned i)
+{
+	demand_release(&party[i]);
+}
+
+static void
+cancel(unsigned i)
+{
+	expect(demand_cancel(&party[i]), 0);
+}
+
+static void
+too_late(unsigned i)
+{
+	expect(demand_cancel(&party[i]), -ENOENT);
+}
+
+static void
+waits(unsigned i)
+{
+	cr_assert(party[i].calls == 0, "it was told, at: %s", script_at);
+}
+
+#define TOLD(name, with)                                                       \
+	static void name(unsigned i)                                           \
+	{                                                                      \
+		cr_assert(party[i].calls == 1 && party[i].grant == (with),     \
+		    "told %" PRIu64 " times, last %d, at: %s", party[i].calls, \
+		    (int)party[i].grant, script_at);                           \
+	}
+TOLD(granted, HWT_GRANTED)
+TOLD(expired, HWT_GRANT_EXPIRED)
+TOLD(cancelled, HWT_GRANT_CANCELLED)
+TOLD(retired, HWT_GRANT_RETIRED)
+TOLD(shut_down, HWT_GRANT_SHUT_DOWN)
+
+static void
+releases(unsigned i)
+{
+	party[i].in_granted = release_in_granted;
+}
+
+static void
+out(unsigned are_out, unsigned wait)
+{
+	struct hwt_checkout_stats stats = store_stats(place);
+
+	cr_assert(stats.out == are_out && stats.waiting == wait,
+	    "%" PRIu64 " are out, %" PRIu64 " wait, at: %s", stats.out,
+	    stats.waiting, script_at);
+}
+
+static void
+timeouts(unsigned count)
+{
+	expect((int)hwt_pending_timeouts(place->fixture.timer), (int)count);
+}
+
+static void
+pass(unsigned ms)
+{
+	(void)fixture_step(&place->fixture, HWT_MS(ms));
+}
+
+static void
+members(unsigned first, unsigned count)
+{
+	store_group(place, first, count);
+}
+
+static void
+got(unsigned i, unsigned thing)
+{
+	cr_assert(demand_got(&party[i], 0) == &place->thing[thing],
+	    "another thing, at: %s", script_at);
+}
+
+static void
+got_nothing(unsigned i)
+{
+	cr_assert(demand_got(&party[i], 0) == NULL, "at: %s", script_at);
+}
+
+static void
+retire(unsigned thing)
+{
+	expect(
+	    hwt_object_retire(place->checkout, &place->thing[thing].object), 0);
+}
+
+static void
+cannot_retire(unsigned thing)
+{
+	expect(hwt_object_retire(place->checkout, &place->thing[thing].object),
+	    -EPERM);
+}
+
+static void
+forget(unsigned thing)
+{
+	place->thing[thing].holder = NULL;
+}
+
+static void
+pause_all(void)
+{
+	expect(hwt_checkout_pause(place->checkout, 0), 0);
+}
+
+static void
+pause_late(void)
+{
+	expect(hwt_checkout_pause(place->checkout, 0), -ETIMEDOUT);
+}
+
+static void
+resume(void)
+{
+	expect(hwt_checkout_resume(place->checkout), 0);
+}
+
+static void
+shutdown_all(void)
+{
+	expect(hwt_checkout_shutdown(place->checkout), 0);
+}
+
+static void
+cannot_destroy(void)
+{
+	expect(hwt_checkout_destroy(place->checkout), -EBUSY);
+}
+
+void
+play(const char *script)
+{
+	static const struct verb verbs[] = {
+	    {"take", .of = take},
+	    {"take-ms", .two = take_ms},
+	    {"wait", .of = wait_granted},
+	    {"wait-ms", .two = wait_ms},
+	    {"try", .of = try},
+	    {"refused", .of = refused},
+	    {"release", .of = release},
+	    {"cancel", .of = cancel},
+	    {"too-late", .of = too_late},
+	    {"waits", .of = waits},
+	    {"granted", .of = granted},
+	    {"expired", .of = expired},
+	    {"cancelled", .of = cancelled},
+	    {"retired", .of = retired},
+	    {"shut-down", .of = shut_down},
+	    {"releases", .of = releases},
+	    {"out", .two = out},
+	    {"timeouts", .of = timeouts},
+	    {"pass", .of = pass},
+	    {"members", .two = members},
+	    {"got", .two = got},
+	    {"got-nothing", .of = got_nothing},
+	    {"retire", .of = retire},
+	    {"cannot-retire", .of = cannot_retire},
+	    {"forget", .of = forget},
+	    {"pause", .alone = pause_all},
+	    {"pause-late", .alone = pause_late},
+	    {"resume", .alone = resume},
+	    {"shutdown", .alone = shutdown_all},
+	    {"cannot-destroy", .alone = cannot_destroy},
+	    {0},
+	};
+
+	script_run(script, verbs);
 }

@@ -53,6 +53,7 @@ struct demand {
 	unsigned count;
 	/* Set by the test: what granted does besides; may be NULL. */
 	void (*in_granted)(struct demand *demand);
+	const char *then; /* or a script that granted runs; may be NULL */
 	void *data;
 	/* Written by granted, calls last. */
 	enum hwt_grant grant;
@@ -78,6 +79,32 @@ void demand_release(struct demand *demand);
 int demand_cancel(struct demand *demand);
 /* in_granted: releases what was granted. */
 void release_in_granted(struct demand *demand);
+
+/* A test in words: see test/script.h. */
+#define PARTY 20
+extern struct demand party[PARTY];
+/* Makes one demand for each word of members, with what is said above; one that
+ * begins with "!" is a pause. */
+void party_make(struct store *store, const char *members);
+/*
+ * The verbs, of the demand i of the party:
+ *
+ *   take i, wait i       acquires: it is granted, or waits
+ *   take-ms i n, wait-ms i n   with a delay
+ *   try i, refused i     tries: 0, or -EAGAIN
+ *   release i, cancel i, too-late i   -ENOENT of a cancel
+ *   waits i; granted i, expired i, cancelled i, retired i, shut-down i
+ *                        what it was told, once; or nothing yet
+ *   releases i           from now on it does in granted
+ *   out n m              so many are out, so many wait
+ *   timeouts n           are pending
+ *   pass ms              time passes
+ *   members i n          so many things from i on are of the group
+ *   got i k              the first that i has is thing k; got-nothing i
+ *   retire k, cannot-retire k, forget k   a thing; and whoever has it
+ *   pause, pause-late, resume, shutdown, cannot-destroy
+ */
+void play(const char *script);
 
 #define assert_waits(demand) assert_u64((demand)->calls, 0)
 #define assert_told(demand, with)                              \

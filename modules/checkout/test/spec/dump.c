@@ -85,17 +85,12 @@ StoreTest(dump, what_is_refused_and_an_error_of_the_file)
 
 ListingTest(dump, the_first_line_is_about_the_whole)
 {
-	struct demand one = {0}, two = {0};
 	char *text, *expected;
 
-	demand_init(&one, &store, "a");
-	demand_init(&two, &store, "a");
-	assert_rc(demand_try(&one), 0);
-	assert_rc(demand_acquire(&two, HWT_NEVER), 1);
+	party_make(&store, "a a");
+	play("try 0, wait 1");
 	pass(5000);
-
 	text = TEXT_OF(hwt_checkout_dump(store.checkout, file));
-
 	cr_assert(asprintf(&expected,
 		      "hwt checkout %p \"accounts\": open, 1 out, 1 waiting, "
 		      "longest 5000 ns, 0 in executors\ngranted:\n",
@@ -103,9 +98,7 @@ ListingTest(dump, the_first_line_is_about_the_whole)
 	assert_starts_with(text, expected);
 	free(expected);
 	free(text);
-	demand_release(&one);
-	demand_release(&two);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+	play("release 0, release 1, shutdown");
 	text = TEXT_OF(hwt_checkout_dump(store.checkout, file));
 	cr_assert(strstr(text, "\"accounts\": shut down, 0 out") != NULL);
 	free(text);
@@ -113,102 +106,65 @@ ListingTest(dump, the_first_line_is_about_the_whole)
 
 StoreTest(dump, who_waits_since_when_for_what_and_who_has_it)
 {
-	struct demand holder = {0}, reader = {0}, waiter = {0}, other = {0};
-
-	demand_init(&holder, &store, "b");
-	demand_init(&reader, &store, "C");
-	demand_init(&waiter, &store, "abC");
-	demand_init(&other, &store, "cb");
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(demand_try(&reader), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	party_make(&store, "b C abC cb");
+	play("try 0, try 1, wait 2");
 	pass(3000);
-
 	assert_dump("waiting:\n"
 		    "  request %p waits 3000 ns for %p arg %p\n"
 		    "    object %p order 0: free\n"
 		    "    object %p order 1: request %p has it\n"
 		    "    object %p order 2 to read: 1 read it\n",
-	    (void *)&waiter.request, object(1), (void *)&waiter, object(0),
-	    object(1), (void *)&holder.request, object(2));
-
-	demand_release(&holder);
-	demand_release(&waiter);
-	demand_release(&reader);
+	    (void *)&party[2].request, object(1), (void *)&party[2], object(0),
+	    object(1), (void *)&party[0].request, object(2));
+	play("release 0, release 2, release 1");
 	assert_dump("waiting:\n");
 }
 
 StoreTest(dump, a_group_of_which_none_is_free)
 {
-	struct demand holder = {0}, waiter = {0};
-
 	store_group(&store, 3, 1);
-	demand_init(&holder, &store, "*");
-	demand_init(&waiter, &store, "*");
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-
+	party_make(&store, "* *");
+	play("try 0, wait 1");
 	assert_dump("waiting:\n"
 		    "  request %p waits 0 ns for %p arg %p\n"
 		    "    any of group %p order %d: none is free\n",
-	    (void *)&waiter.request, (void *)&store.group, (void *)&waiter,
+	    (void *)&party[1].request, (void *)&store.group, (void *)&party[1],
 	    (void *)&store.group, OBJECTS);
-
-	demand_release(&holder);
-	demand_release(&waiter);
+	play("release 0, release 1");
 }
 
 StoreTest(dump, a_group_of_which_one_was_released)
 {
-	struct demand last = {0}, holder = {0}, waiter = {0};
-
 	store_group(&store, 3, 1);
-	demand_init(&last, &store, "*");
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a*");
-	assert_rc(demand_try(&last), 0);
-	demand_release(&last);
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-
+	party_make(&store, "* a a*");
+	play("try 0, release 0, try 1, wait 2");
 	assert_dump("waiting:\n"
 		    "  request %p waits 0 ns for %p arg %p\n"
 		    "    object %p order 0: request %p has it\n"
 		    "    any of group %p order %d: free\n",
-	    (void *)&waiter.request, object(0), (void *)&waiter, object(0),
-	    (void *)&holder.request, (void *)&store.group, OBJECTS);
-
-	demand_release(&holder);
-	demand_release(&waiter);
+	    (void *)&party[2].request, object(0), (void *)&party[2], object(0),
+	    (void *)&party[1].request, (void *)&store.group, OBJECTS);
+	play("release 1, release 2");
 }
 
 StoreTest(dump, of_a_set_of_many_the_first_eight)
 {
-	struct demand holder = {0}, waiter = {0};
 	char *text;
 
-	demand_init(&holder, &store, "j");
-	demand_init(&waiter, &store, "abcdefghijklmnopqrst");
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	party_make(&store, "j abcdefghijklmnopqrst");
+	play("try 0, wait 1");
 	text = dump_now();
 	cr_assert(strstr(text, " order 7: free\n    and 12 more\n") != NULL);
 	free(text);
-	demand_release(&holder);
-	demand_release(&waiter);
+	play("release 0, release 1");
 }
 
 ListingTest(dump, what_is_granted_with_list_grants_without_and_after_a_wait)
 {
-	struct demand pair = {0}, waiter = {0};
-
 	store_group(&store, 3, 1);
-	demand_init(&pair, &store, "A*");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_try(&pair), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	party_make(&store, "A* a");
+	play("try 0, wait 1");
 	pass(7);
-
 	assert_dump("granted:\n"
 		    "  request %p out 7 ns arg %p\n"
 		    "    object %p order 0 to read\n"
@@ -216,41 +172,34 @@ ListingTest(dump, what_is_granted_with_list_grants_without_and_after_a_wait)
 		    "waiting:\n"
 		    "  request %p waits 7 ns for %p arg %p\n"
 		    "    object %p order 0: 1 read it\n",
-	    (void *)&pair.request, (void *)&pair, object(0),
-	    (void *)&store.group, OBJECTS, object(3), (void *)&waiter.request,
-	    object(0), (void *)&waiter, object(0));
-
-	demand_release(&pair);
+	    (void *)&party[0].request, (void *)&party[0], object(0),
+	    (void *)&store.group, OBJECTS, object(3), (void *)&party[1].request,
+	    object(0), (void *)&party[1], object(0));
+	play("release 0");
 	pass(2);
 	assert_dump("granted:\n"
 		    "  request %p out 2 ns arg %p\n"
 		    "    object %p order 0\n"
 		    "waiting:\n",
-	    (void *)&waiter.request, (void *)&waiter, object(0));
-	demand_release(&waiter);
+	    (void *)&party[1].request, (void *)&party[1], object(0));
+	play("release 1");
 	assert_dump("granted:\nwaiting:\n");
 }
 
 ListingTest(dump, an_object_that_was_retired_is_not_in_its_holders_set)
 {
-	struct demand pair = {0};
-
 	store_group(&store, 3, 1);
-	demand_init(&pair, &store, "ab*");
-	assert_rc(demand_try(&pair), 0);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[3].object), 0);
+	party_make(&store, "ab*");
+	play("try 0, retire 0, retire 3");
 	assert_rc(hwt_group_retire(store.checkout, &store.group), 0);
 	memset(&store.group, 0xff, sizeof(store.group));
-
 	assert_dump("granted:\n"
 		    "  request %p out 0 ns arg %p\n"
 		    "    object %p order 1\n"
 		    "waiting:\n",
-	    (void *)&pair.request, (void *)&pair, object(1));
-
-	store.thing[0].holder = NULL;
-	assert_rc(hwt_checkout_release(store.checkout, &pair.request), 0);
+	    (void *)&party[0].request, (void *)&party[0], object(1));
+	play("forget 0");
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
 }
 
 ListingTest(dump, pauses_that_wait_and_what_waits_for_them)

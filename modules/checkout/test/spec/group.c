@@ -8,28 +8,16 @@ static struct store store;
 
 StoreTest(group, any_one_is_granted_while_one_is_free)
 {
-	struct demand one = {0};
-	struct demand two = {0};
-	struct demand three = {0};
-
 	store_group(&store, 0, 2);
-	demand_init(&one, &store, "*");
-	demand_init(&two, &store, "*");
-	demand_init(&three, &store, "*");
-	assert_rc(demand_try(&one), 0);
-	assert_rc(demand_try(&two), 0);
-	cr_assert(demand_got(&one, 0) != demand_got(&two, 0), "one for two");
-	assert_rc(demand_try(&three), -EAGAIN);
-	cr_assert(demand_got(&three, 0) == NULL, "refused, and has something");
-	demand_release(&two);
-	demand_release(&one);
-	cr_assert(demand_got(&one, 0) == NULL, "released, and has something");
-	assert_rc(demand_try(&three), 0);
-	assert_rc(demand_try(&two), 0);
-	cr_assert(demand_got(&two, 0) != demand_got(&three, 0), "one for two");
-	assert_rc(demand_try(&one), -EAGAIN);
-	demand_release(&three);
-	demand_release(&two);
+	party_make(&store, "* * *");
+	play("try 0, try 1");
+	cr_assert(demand_got(&party[0], 0) != demand_got(&party[1], 0),
+	    "one for two");
+	play("refused 2, got-nothing 2, release 1, release 0, "
+	     "got-nothing 0, try 2, try 1");
+	cr_assert(demand_got(&party[1], 0) != demand_got(&party[2], 0),
+	    "one for two");
+	play("refused 0, release 2, release 1");
 }
 
 /* More than the requests can have slots for. */
@@ -51,20 +39,19 @@ StoreTest(group, every_free_member_is_granted_to_whoever_asks)
 
 StoreTest(group, a_request_gets_the_member_that_it_released_last)
 {
-	struct demand one = {0};
 	struct thing *thing;
 	unsigned turn;
 
 	store_group(&store, 0, 2);
-	demand_init(&one, &store, "*");
-	assert_rc(demand_try(&one), 0);
-	thing = demand_got(&one, 0);
+	party_make(&store, "*");
+	play("try 0");
+	thing = demand_got(&party[0], 0);
 	for (turn = 0; turn < 3; turn++) {
-		demand_release(&one);
-		assert_rc(demand_try(&one), 0);
-		cr_assert(demand_got(&one, 0) == thing, "another one");
+		demand_release(&party[0]);
+		assert_rc(demand_try(&party[0]), 0);
+		cr_assert(demand_got(&party[0], 0) == thing, "another one");
 	}
-	demand_release(&one);
+	play("release 0");
 }
 
 StoreTest(group, one_waits_for_any_and_gets_what_is_released)
@@ -89,33 +76,17 @@ StoreTest(group, one_waits_for_any_and_gets_what_is_released)
 
 StoreTest(group, a_wait_for_any_ends_at_its_deadline)
 {
-	struct demand waiter = {0};
-
-	demand_init(&waiter, &store, "*");
-	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 1);
-	(void)fixture_step(&store.fixture, HWT_MS(50));
-	assert_told(&waiter, HWT_GRANT_EXPIRED);
-	cr_assert(demand_got(&waiter, 0) == NULL, "expired with something");
+	party_make(&store, "*");
+	play("wait-ms 0 5, pass 50, expired 0, got-nothing 0");
 }
 
 static void
 add_a_member_to(const struct hwt_checkout_options *options)
 {
-	struct demand first = {0};
-	struct demand second = {0};
-
 	store_open(&store, options);
-	demand_init(&first, &store, "*");
-	demand_init(&second, &store, "*");
-	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	store_group(&store, 3, 1);
-	assert_told(&first, HWT_GRANTED);
-	cr_assert(demand_got(&first, 0) == &store.thing[3], "not the new one");
-	assert_waits(&second);
-	demand_release(&first);
-	assert_told(&second, HWT_GRANTED);
-	demand_release(&second);
+	party_make(&store, "* *");
+	play("wait 0, wait 1, members 3 1, granted 0, got 0 3, waits 1, "
+	     "release 0, granted 1, release 1");
 	store_close(&store);
 }
 
@@ -129,91 +100,56 @@ Test(group, a_new_member_goes_to_the_first_that_waits)
 
 StoreTest(group, a_set_has_an_object_and_any_one_or_neither)
 {
-	struct demand member = {0};
-	struct demand object = {0};
-	struct demand both = {0};
-
 	store_group(&store, 1, 1);
-	demand_init(&member, &store, "*");
-	demand_init(&object, &store, "a");
-	demand_init(&both, &store, "*a");
-	assert_rc(demand_acquire(&member, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
-	assert_rc(demand_try(&object), 0);
-	demand_release(&object);
-	demand_release(&member);
-	assert_told(&both, HWT_GRANTED);
-	cr_assert(demand_got(&both, 0) == &store.thing[1], "not the member");
-	cr_assert(demand_got(&both, 1) == &store.thing[0], "not the object");
-	assert_rc(demand_try(&object), -EAGAIN);
-	assert_rc(demand_try(&member), -EAGAIN);
-	demand_release(&both);
+	party_make(&store, "* a *a");
+	play("take 0, wait 2, try 1, release 1, release 0, granted 2, "
+	     "got 2 1");
+	cr_assert(
+	    demand_got(&party[2], 1) == &store.thing[0], "not the object");
+	play("refused 1, refused 0, release 2");
 }
 
 /* A broken connection is closed, and a new one put in its place. */
 StoreTest(group, a_member_is_retired_by_its_holder_and_no_wait_ends)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
 	store_group(&store, 0, 1);
-	demand_init(&holder, &store, "*");
-	demand_init(&waiter, &store, "*");
-	assert_rc(
-	    hwt_object_retire(store.checkout, &store.thing[0].object), -EPERM);
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
-	cr_assert(demand_got(&holder, 0) == NULL, "it has what is retired");
+	party_make(&store, "* *");
+	play("cannot-retire 0, take 0, wait 1, retire 0, got-nothing 0");
 	memset(&store.thing[0], 0xff, sizeof(store.thing[0]));
-	assert_rc(hwt_checkout_release(store.checkout, &holder.request), 0);
-	assert_waits(&waiter);
-	store_group(&store, 1, 1);
-	assert_told(&waiter, HWT_GRANTED);
-	demand_release(&waiter);
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
+	play("waits 1, members 1 1, granted 1, release 1");
 	/* The request is as good as before. */
-	assert_rc(demand_try(&holder), 0);
-	demand_release(&holder);
-	store.thing[0].holder = NULL;
+	play("try 0, release 0, forget 0");
 }
 
 /* An object leaves the set, and what was granted for it is nobody's. */
 StoreTest(group, an_object_that_is_retired_is_not_granted_any_more)
 {
-	struct demand both = {0};
-
 	store_group(&store, 1, 1);
-	demand_init(&both, &store, "a*");
-	assert_rc(demand_acquire(&both, HWT_NEVER), 0);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
-	cr_assert(demand_got(&both, 0) == NULL, "it has what is retired");
-	cr_assert(demand_got(&both, 1) == &store.thing[1], "not the member");
-	demand_release(&both);
-	store.thing[0].holder = NULL;
-	assert_rc(hwt_checkout_try(store.checkout, &both.request), 0);
-	cr_assert(demand_got(&both, 0) == NULL, "it has what is retired");
-	cr_assert(demand_got(&both, 1) == &store.thing[1], "not the member");
-	assert_rc(hwt_checkout_release(store.checkout, &both.request), 0);
+	party_make(&store, "a*");
+	play("take 0, retire 0, got-nothing 0");
+	cr_assert(
+	    demand_got(&party[0], 1) == &store.thing[1], "not the member");
+	play("release 0, forget 0");
+	assert_rc(hwt_checkout_try(store.checkout, &party[0].request), 0);
+	play("got-nothing 0");
+	cr_assert(
+	    demand_got(&party[0], 1) == &store.thing[1], "not the member");
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
 }
 
 StoreTest(group, a_group_without_members_is_retired_and_ends_the_waits)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
 	store_group(&store, 0, 1);
-	demand_init(&holder, &store, "*");
-	demand_init(&waiter, &store, "*");
+	party_make(&store, "* *");
 	assert_rc(hwt_group_retire(store.checkout, &store.group), -EBUSY);
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	play("take 0, wait 1");
 	assert_rc(hwt_group_retire(store.checkout, &store.group), -EBUSY);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
-	store.thing[0].holder = NULL;
+	play("retire 0, forget 0");
 	assert_rc(hwt_group_retire(store.checkout, &store.group), 0);
-	assert_told(&waiter, HWT_GRANT_RETIRED);
-	assert_rc(hwt_checkout_release(store.checkout, &holder.request), 0);
-	assert_rc(demand_try(&holder), -EIDRM);
+	play("retired 1");
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
+	assert_rc(demand_try(&party[0]), -EIDRM);
 	assert_rc(hwt_group_retire(store.checkout, &store.group), -EIDRM);
 	assert_rc(
 	    hwt_group_add(store.checkout, &store.group, &store.thing[1].object),
@@ -222,30 +158,11 @@ StoreTest(group, a_group_without_members_is_retired_and_ends_the_waits)
 
 StoreTest(group, a_pause_delays_what_is_added_and_released)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-	struct demand late = {0};
-
 	store_group(&store, 0, 1);
-	demand_init(&holder, &store, "*");
-	demand_init(&waiter, &store, "*");
-	demand_init(&late, &store, "*");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(hwt_checkout_pause(store.checkout, 0), -ETIMEDOUT);
-	demand_release(&holder);
-	assert_told(&waiter, HWT_GRANTED);
-	demand_release(&waiter);
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&late, HWT_NEVER), 1);
-	store_group(&store, 1, 1);
-	assert_waits(&waiter);
-	assert_rc(hwt_checkout_resume(store.checkout), 0);
-	assert_told(&waiter, HWT_GRANTED);
-	assert_told(&late, HWT_GRANTED);
-	demand_release(&waiter);
-	demand_release(&late);
+	party_make(&store, "* * *");
+	play("take 0, wait 1, pause-late, release 0, granted 1, "
+	     "release 1, pause, wait 1, wait 2, members 1 1, waits 1, "
+	     "resume, granted 1, granted 2, release 1, release 2");
 }
 
 StoreTest(group, EINVAL_of_what_cannot_be_named)

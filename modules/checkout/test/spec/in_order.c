@@ -49,32 +49,20 @@ release_and_try(struct demand *demand)
 static int
 try_of_a_newcomer(const struct hwt_checkout_options *options)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-	struct demand late = {0};
-	struct demand other = {0};
-	struct demand inner = {.in_granted = release_and_try, .data = &holder};
 	int rc;
 
-	newcomer = &late;
+	newcomer = &party[2];
 	store_open(&store, options);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	demand_init(&late, &store, "a");
-	demand_init(&other, &store, "b");
-	demand_init(&inner, &store, "b");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
-	demand_release(&other);
-	rc = inner.rc;
+	party_make(&store, "a a a b b");
+	party[4].in_granted = release_and_try;
+	party[4].data = &party[0];
+	play("take 0, take 3, wait 1, wait 4, release 3");
+	rc = party[4].rc;
 	if (rc == 0) {
-		assert_waits(&waiter);
-		demand_release(&late);
+		assert_waits(&party[1]);
+		demand_release(&party[2]);
 	}
-	assert_told(&waiter, HWT_GRANTED);
-	demand_release(&waiter);
+	play("granted 1, release 1");
 	store_close(&store);
 	return rc;
 }
@@ -98,31 +86,14 @@ release_and_cancel(struct demand *demand)
 
 Test(in_order, what_was_handed_to_one_that_ends_goes_to_the_next)
 {
-	struct demand holder = {0};
-	struct demand first = {0};
-	struct demand second = {0};
-	struct demand other = {0};
-	struct demand inner = {
-	    .in_granted = release_and_cancel, .data = &first};
-
-	newcomer = &holder;
+	newcomer = &party[0];
 	store_open(&store, &first_come);
-	demand_init(&holder, &store, "a");
-	demand_init(&first, &store, "a");
-	demand_init(&second, &store, "a");
-	demand_init(&other, &store, "b");
-	demand_init(&inner, &store, "b");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
-	demand_release(&other);
-	assert_rc(inner.rc, 0);
-	assert_told(&first, HWT_GRANT_CANCELLED);
-	assert_told(&second, HWT_GRANTED);
-	assert_stats(&store, 1, 0);
-	demand_release(&second);
+	party_make(&store, "a a a b b");
+	party[4].in_granted = release_and_cancel;
+	party[4].data = &party[1];
+	play("take 0, take 3, wait 1, wait 2, wait 4, release 3");
+	assert_rc(party[4].rc, 0);
+	play("cancelled 1, granted 2, out 1 0, release 2");
 	store_close(&store);
 }
 
@@ -131,69 +102,32 @@ Test(in_order, what_was_handed_to_one_that_ends_goes_to_the_next)
 Test(in_order, what_is_handed_over_in_vain_wakes_one)
 {
 	const struct hwt_checkout_options options = {.hold_after = 2};
-	static struct demand holder, first, second, third, late, other, inner;
 
-	newcomer = &late;
+	newcomer = &party[2];
 	store_open(&store, &options);
-	demand_init(&holder, &store, "a");
-	demand_init(&first, &store, "a");
-	demand_init(&late, &store, "a");
-	demand_init(&other, &store, "b");
-	demand_init(&inner, &store, "b");
-	inner.in_granted = release_and_try;
-	inner.data = &holder;
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
-	demand_release(&other);
-	assert_rc(inner.rc, 0);
-	assert_waits(&first);
-	demand_init(&second, &store, "a");
-	demand_init(&third, &store, "a");
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&third, HWT_NEVER), 1);
-	inner.in_granted = release_and_cancel;
-	inner.data = &first;
-	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&inner, HWT_NEVER), 1);
-	demand_release(&other);
-	assert_told(&first, HWT_GRANT_CANCELLED);
-	assert_told(&second, HWT_GRANTED);
+	party_make(&store, "a a a b b a a");
+	party[4].in_granted = release_and_try;
+	party[4].data = &party[0];
+	play("take 0, take 3, wait 1, wait 4, release 3");
+	assert_rc(party[4].rc, 0);
+	play("waits 1, wait 5, wait 6");
+	party[4].in_granted = release_and_cancel;
+	party[4].data = &party[1];
+	play("take 3, wait 4, release 3, cancelled 1, granted 5");
 	/* inner and first twice each, and second. */
 	assert_u64(store_stats(&store).woken, 5);
-	demand_release(&second);
-	assert_told(&third, HWT_GRANTED);
-	demand_release(&third);
+	play("release 5, granted 6, release 6");
 	store_close(&store);
 }
 
 /* It keeps a and waits for b: then it is the first at both. */
 Test(in_order, a_set_keeps_what_it_has_and_its_place)
 {
-	struct demand holder = {0};
-	struct demand both = {0};
-	struct demand a = {0};
-	struct demand b = {0};
-
 	store_open(&store, &first_come);
-	demand_init(&holder, &store, "b");
-	demand_init(&both, &store, "ab");
-	demand_init(&a, &store, "a");
-	demand_init(&b, &store, "b");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&a, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&b, HWT_NEVER), 1);
-	demand_release(&holder);
-	assert_told(&both, HWT_GRANTED);
-	assert_waits(&a);
-	assert_waits(&b);
-	demand_release(&both);
-	assert_told(&a, HWT_GRANTED);
-	assert_told(&b, HWT_GRANTED);
-	demand_release(&a);
-	demand_release(&b);
+	party_make(&store, "b ab a b");
+	play("take 0, wait 1, wait 2, wait 3, release 0, granted 1, "
+	     "waits 2, waits 3, release 1, granted 2, granted 3, "
+	     "release 2, release 3");
 	store_close(&store);
 }
 
@@ -203,18 +137,13 @@ static unsigned
 refusals_until_granted(
     const struct hwt_checkout_options *options, unsigned most)
 {
-	struct demand a = {0};
-	struct demand b = {0};
-	struct demand both = {0};
-	struct demand *taken = &b, *free = &a, *swap;
+	struct demand *taken = &party[1], *free = &party[0], *swap;
 	unsigned refusals = 1;
 
 	store_open(&store, options);
-	demand_init(&a, &store, "a");
-	demand_init(&b, &store, "b");
-	demand_init(&both, &store, "ab");
+	party_make(&store, "a b ab");
 	assert_rc(demand_try(taken), 0);
-	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
+	play("wait 2");
 	while (refusals < most && demand_try(free) == 0) {
 		demand_release(taken);
 		swap = taken;
@@ -223,8 +152,7 @@ refusals_until_granted(
 		refusals++;
 	}
 	demand_release(taken);
-	assert_told(&both, HWT_GRANTED);
-	demand_release(&both);
+	play("granted 2, release 2");
 	store_close(&store);
 	return refusals;
 }

@@ -19,24 +19,11 @@ static struct store store;
 /* Terracotta's: with nothing out it is at once; what comes then waits. */
 StoreTest(pause, with_nothing_out_it_is_at_once)
 {
-	struct demand one = {0};
-	struct demand two = {0};
-
-	demand_init(&one, &store, "a");
-	demand_init(&two, &store, "b");
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(hwt_checkout_try(store.checkout, &one.request), -EAGAIN);
-	assert_rc(demand_acquire(&one, HWT_SEC(1)), 1);
-	assert_rc(demand_acquire(&two, HWT_SEC(1)), 1);
-	assert_waits(&one);
-	assert_stats(&store, 0, 2);
-	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
-	assert_rc(hwt_checkout_resume(store.checkout), 0);
-	assert_told(&one, HWT_GRANTED);
-	assert_told(&two, HWT_GRANTED);
-	cr_assert(one.order < two.order);
-	demand_release(&one);
-	demand_release(&two);
+	party_make(&store, "a b");
+	play("pause, refused 0, wait-ms 0 1000, wait-ms 1 1000, waits 0, "
+	     "out 0 2, cannot-destroy, resume, granted 0, granted 1");
+	cr_assert(party[0].order < party[1].order);
+	play("release 0, release 1");
 	assert_u64(store_stats(&store).pauses, 1);
 }
 
@@ -82,16 +69,8 @@ StoreTest(pause, with_one_out_it_waits_for_its_release)
 
 StoreTest(pause, its_deadline_undoes_it)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "b");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(hwt_checkout_pause(store.checkout, 0), -ETIMEDOUT);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 0);
-	demand_release(&waiter);
-	demand_release(&holder);
+	party_make(&store, "a b");
+	play("take 0, pause-late, take 1, release 1, release 0");
 	assert_rc(hwt_checkout_resume(store.checkout), -EALREADY);
 	assert_u64(store_stats(&store).pauses, 0);
 }
@@ -122,19 +101,9 @@ Test(pause, ETIMEDOUT_after_its_delay)
 
 StoreTest(pause, waits_end_by_deadline_and_cancel_during_it)
 {
-	struct demand expires = {0};
-	struct demand cancelled = {0};
-
-	demand_init(&expires, &store, "a");
-	demand_init(&cancelled, &store, "a");
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(demand_acquire(&expires, HWT_MS(2)), 1);
-	assert_rc(demand_acquire(&cancelled, HWT_MS(2)), 1);
-	assert_rc(demand_cancel(&cancelled), 0);
-	(void)fixture_step(&store.fixture, HWT_MS(4));
-	assert_told(&expires, HWT_GRANT_EXPIRED);
-	assert_told(&cancelled, HWT_GRANT_CANCELLED);
-	assert_rc(hwt_checkout_resume(store.checkout), 0);
+	party_make(&store, "a a");
+	play("pause, wait-ms 0 2, wait-ms 1 2, cancel 1, pass 4, "
+	     "expired 0, cancelled 1, resume");
 }
 
 /* A pause that is told. */
@@ -152,74 +121,43 @@ demand_init_pause(struct demand *demand, const char *members)
 
 Test(pause, it_is_told_when_nothing_is_out_and_a_release_ends_it)
 {
-	struct demand holder = {0};
-	struct demand pause = {0};
-	struct demand waiter = {0};
-	struct demand late = {0};
-
 	store_open(&store, NULL);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	demand_init(&late, &store, "b");
-	demand_init_pause(&pause, "");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&pause, HWT_SEC(1)), 1);
-	assert_rc(demand_acquire(&late, HWT_NEVER), 1);
-	assert_waits(&pause);
-	demand_release(&holder);
-	assert_told(&pause, HWT_GRANTED);
-	assert_waits(&waiter);
-	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
+	party_make(&store, "a a b !");
+	play("take 0, wait 1, wait-ms 3 1000, wait 2, waits 3, release 0, "
+	     "granted 3, waits 1, timeouts 0");
 	assert_u64(store_stats(&store).pauses, 1);
 	/* It is ended by its release alone. */
 	assert_rc(hwt_checkout_resume(store.checkout), -EBUSY);
 	assert_rc(hwt_checkout_pause(store.checkout, 0), -EALREADY);
-	demand_release(&pause);
-	assert_told(&waiter, HWT_GRANTED);
-	assert_told(&late, HWT_GRANTED);
-	demand_release(&waiter);
-	demand_release(&late);
+	play("release 3, granted 1, granted 2, release 1, release 2");
 	/* With nothing out it is at once. */
-	assert_rc(demand_try(&pause), 0);
-	assert_rc(hwt_checkout_try(store.checkout, &late.request), -EAGAIN);
-	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
-	demand_release(&pause);
+	play("try 3, refused 2, cannot-destroy, release 3");
 	store_close(&store);
 }
 
 Test(pause, one_that_is_told_gives_up_and_all_goes_on)
 {
-	struct demand holder = {0};
-	struct demand pause = {0};
-	struct demand waiter = {0};
 	int end;
 
 	store_open(&store, NULL);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "b");
-	demand_init_pause(&pause, "");
-	assert_rc(demand_try(&holder), 0);
+	party_make(&store, "a b !");
+	play("try 0");
 	for (end = 0; end < 2; end++) {
-		assert_rc(demand_acquire(&pause, HWT_MS(5)), 1);
-		assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+		assert_rc(demand_acquire(&party[2], HWT_MS(5)), 1);
+		assert_rc(demand_acquire(&party[1], HWT_NEVER), 1);
 		if (end == 0)
 			(void)fixture_step(&store.fixture, HWT_MS(50));
 		else
-			assert_rc(demand_cancel(&pause), 0);
-		assert_told(
-		    &pause, end == 0 ? HWT_GRANT_EXPIRED : HWT_GRANT_CANCELLED);
-		assert_told(&waiter, HWT_GRANTED);
-		demand_release(&waiter);
+			assert_rc(demand_cancel(&party[2]), 0);
+		assert_told(&party[2],
+		    end == 0 ? HWT_GRANT_EXPIRED : HWT_GRANT_CANCELLED);
+		assert_told(&party[1], HWT_GRANTED);
+		demand_release(&party[1]);
 	}
-	assert_rc(hwt_checkout_try(store.checkout, &pause.request), -EAGAIN);
-	assert_rc(demand_try(&waiter), 0);
-	demand_release(&waiter);
-	assert_rc(demand_acquire(&pause, HWT_NEVER), 1);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
-	assert_told(&pause, HWT_GRANT_SHUT_DOWN);
-	assert_rc(hwt_checkout_try(store.checkout, &pause.request), -ESHUTDOWN);
-	demand_release(&holder);
+	play("refused 2, try 1, release 1, wait 2, shutdown, shut-down 2");
+	assert_rc(
+	    hwt_checkout_try(store.checkout, &party[2].request), -ESHUTDOWN);
+	play("release 0");
 	store_close(&store);
 }
 
@@ -515,25 +453,17 @@ lock_in_granted(struct demand *demand)
  * whoever releases, with what that thread has locked. */
 Test(no_lock_held, a_mutex_that_granted_locks_is_not_locked_in_release)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
 	users_open();
 	store_open(&store, NULL);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	waiter.in_granted = lock_in_granted;
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
+	party_make(&store, "a a");
+	party[1].in_granted = lock_in_granted;
+	play("take 0, wait 1");
 	cr_assert(pthread_mutex_lock(&users) == 0);
-	demand_release(&holder);
-	assert_rc(waiter.rc, EDEADLK);
+	play("release 0");
+	assert_rc(party[1].rc, EDEADLK);
 	cr_assert(pthread_mutex_unlock(&users) == 0);
-
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	demand_release(&holder);
-	assert_rc(waiter.rc, 0);
+	play("take 0, wait 1, release 0");
+	assert_rc(party[1].rc, 0);
 	store_close(&store);
 }
 
@@ -546,28 +476,23 @@ wait_unlock_in_granted(struct demand *demand)
 
 Test(no_lock_held, acquire_wait_unlock_unlocks_whatever_it_answers)
 {
-	struct demand first = {0};
-	struct demand second = {0};
-
 	users_open();
 	store_open(&store, NULL);
-	demand_init(&first, &store, "a");
-	demand_init(&second, &store, "a");
+	party_make(&store, "a a");
 	assert_rc(hwt_checkout_acquire_wait_unlock(
-		      store.checkout, &first.request, HWT_NEVER, NULL),
+		      store.checkout, &party[0].request, HWT_NEVER, NULL),
 	    -EINVAL);
-	assert_rc(wait_unlock(&first, UINT64_MAX - 1), -EINVAL);
-	assert_rc(wait_unlock(&first, HWT_NEVER), 0);
-	assert_rc(wait_unlock(&first, HWT_NEVER), -EBUSY);
-	assert_rc(hwt_checkout_release(store.checkout, &first.request), 0);
-	assert_rc(demand_acquire(&first, HWT_NEVER), 0);
-	second.in_granted = wait_unlock_in_granted;
-	second.data = &first;
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	demand_release(&first);
-	assert_rc(second.rc, -EDEADLK);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
-	assert_rc(wait_unlock(&first, HWT_NEVER), -ESHUTDOWN);
+	assert_rc(wait_unlock(&party[0], UINT64_MAX - 1), -EINVAL);
+	assert_rc(wait_unlock(&party[0], HWT_NEVER), 0);
+	assert_rc(wait_unlock(&party[0], HWT_NEVER), -EBUSY);
+	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
+	play("take 0");
+	party[1].in_granted = wait_unlock_in_granted;
+	party[1].data = &party[0];
+	play("wait 1, release 0");
+	assert_rc(party[1].rc, -EDEADLK);
+	play("shutdown");
+	assert_rc(wait_unlock(&party[0], HWT_NEVER), -ESHUTDOWN);
 	store_close(&store);
 }
 
@@ -589,31 +514,25 @@ wait_or_cancel(unsigned number, void *demand)
 
 Test(no_lock_held, while_acquire_wait_unlock_waits_others_lock)
 {
-	static struct demand waiter;
-	struct demand holder = {0};
-
 	users_open();
 	store_open(&store, NULL);
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "ab");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
+	party_make(&store, "a ab");
+	play("take 0");
 	/* hwt_checkout_acquire_wait_unlock: -ECANCELED. */
-	in_parallel(2, wait_or_cancel, &waiter);
-	assert_rc(waiter.rc, -ECANCELED);
-	demand_release(&holder);
+	in_parallel(2, wait_or_cancel, &party[1]);
+	assert_rc(party[1].rc, -ECANCELED);
+	play("release 0");
 	store_close(&store);
 }
 
 Test(no_lock_held, destroy_waits_for_the_last_granted)
 {
-	static struct demand waiter = {.in_granted = linger};
-
 	store_open(&store, NULL);
-	demand_init(&waiter, &store, "a");
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	in_parallel(2, cancel_or_destroy, &waiter);
-	assert_told(&waiter, HWT_GRANT_CANCELLED);
+	party_make(&store, "a");
+	party[0].in_granted = linger;
+	play("pause, wait 0");
+	in_parallel(2, cancel_or_destroy, &party[0]);
+	play("cancelled 0");
 	fixture_close(&store.fixture);
 }
 
@@ -650,13 +569,11 @@ cancel_or_tell_and_destroy(unsigned index, void *arg)
 
 Test(no_lock_held, destroy_sleeps_while_it_waits)
 {
-	static struct demand waiter = {.in_granted = linger_until_it_sleeps};
-
 	store_open(&store, NULL);
-	demand_init(&waiter, &store, "a");
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	in_parallel(2, cancel_or_tell_and_destroy, &waiter);
+	party_make(&store, "a");
+	party[0].in_granted = linger_until_it_sleeps;
+	play("pause, wait 0");
+	in_parallel(2, cancel_or_tell_and_destroy, &party[0]);
 	fixture_close(&store.fixture);
 }
 
@@ -681,16 +598,12 @@ cancel_or_fail_to_destroy(unsigned index, void *arg)
 
 StoreTest(no_lock_held, destroy_sees_what_the_last_granted_acquired)
 {
-	static struct demand waiter = {.in_granted = acquire_late};
-	static struct demand late;
-
-	demand_init(&waiter, &store, "a");
-	demand_init(&late, &store, "b");
-	waiter.data = &late;
-	assert_rc(hwt_checkout_pause(store.checkout, 0), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	in_parallel(2, cancel_or_fail_to_destroy, &waiter);
-	demand_release(&late);
+	party_make(&store, "a b");
+	party[0].in_granted = acquire_late;
+	party[0].data = &party[1];
+	play("pause, wait 0");
+	in_parallel(2, cancel_or_fail_to_destroy, &party[0]);
+	play("release 1");
 }
 
 /* Each grant releases, and so causes the next one. */
@@ -708,18 +621,11 @@ again(struct demand *demand)
 
 StoreTest(no_lock_held, a_chain_of_grants_takes_no_stack)
 {
-	static struct demand one, two;
-	struct demand holder = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&one, &store, "a");
-	demand_init(&two, &store, "a");
-	one.in_granted = again;
-	one.data = &two;
-	two.in_granted = again;
-	two.data = &one;
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&one, HWT_NEVER), 1);
-	demand_release(&holder);
+	party_make(&store, "a a a");
+	party[1].in_granted = again;
+	party[1].data = &party[2];
+	party[2].in_granted = again;
+	party[2].data = &party[1];
+	play("take 0, wait 1, release 0");
 	assert_u64(store_stats(&store).granted, CHAIN + 1);
 }

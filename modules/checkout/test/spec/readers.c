@@ -32,23 +32,9 @@ StoreTest(readers, many_read_at_a_time_and_one_writes_alone)
 
 StoreTest(readers, a_set_reads_one_object_and_writes_another)
 {
-	struct demand one = {0};
-	struct demand other = {0};
-	struct demand crossed = {0};
-
-	demand_init(&one, &store, "Ab");
-	demand_init(&other, &store, "Ac");
-	demand_init(&crossed, &store, "aB");
-	assert_rc(demand_acquire(&one, HWT_NEVER), 0);
-	cr_assert(demand_got(&one, 0) == &store.thing[0], "not what it reads");
-	assert_rc(demand_acquire(&other, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&crossed, HWT_NEVER), 1);
-	demand_release(&one);
-	assert_waits(&crossed);
-	demand_release(&other);
-	assert_told(&crossed, HWT_GRANTED);
-	assert_rc(demand_try(&other), -EAGAIN);
-	demand_release(&crossed);
+	party_make(&store, "Ab Ac aB");
+	play("take 0, got 0 0, take 1, wait 2, release 0, waits 2, "
+	     "release 1, granted 2, refused 1, release 2");
 }
 
 /* One reader comes before the other has left, so that the object is never
@@ -96,37 +82,29 @@ Test(readers, a_writer_does_not_starve_by_readers)
 static unsigned
 refusals_of_a_set(const struct hwt_checkout_options *options)
 {
-	struct demand reader[2] = {0};
-	struct demand member = {0};
-	struct demand writer = {0};
 	unsigned turns = 0;
 
 	store_open(&store, options);
 	store_group(&store, 1, 1);
-	demand_init(&reader[0], &store, "A");
-	demand_init(&reader[1], &store, "A");
-	demand_init(&member, &store, "*");
-	demand_init(&writer, &store, "a*");
-	assert_rc(demand_try(&reader[0]), 0);
-	assert_rc(demand_acquire(&writer, HWT_NEVER), 1);
-	while (writer.calls == 0 && turns < 1000) {
+	party_make(&store, "A A * a*");
+	play("try 0, wait 3");
+	while (party[3].calls == 0 && turns < 1000) {
 		turns++;
-		if (demand_try(&member) == 0) {
-			demand_release(&reader[0]);
-			if (demand_try(&reader[1]) == 0) {
-				demand_release(&member);
-				demand_release(&reader[1]);
+		if (demand_try(&party[2]) == 0) {
+			demand_release(&party[0]);
+			if (demand_try(&party[1]) == 0) {
+				demand_release(&party[2]);
+				demand_release(&party[1]);
 			} else {
-				demand_release(&member);
+				demand_release(&party[2]);
 			}
 		} else {
-			demand_release(&reader[0]);
+			demand_release(&party[0]);
 		}
-		if (writer.calls == 0)
-			assert_rc(demand_try(&reader[0]), 0);
+		if (party[3].calls == 0)
+			assert_rc(demand_try(&party[0]), 0);
 	}
-	assert_told(&writer, HWT_GRANTED);
-	demand_release(&writer);
+	play("granted 3, release 3");
 	store_close(&store);
 	return turns;
 }
@@ -179,31 +157,16 @@ Test(readers, all_that_wait_before_a_writer_are_granted_together)
 static void
 writer_gives_up(const struct hwt_checkout_options *options, bool cancelled)
 {
-	struct demand first = {0};
-	struct demand writer = {0};
-	struct demand second = {0};
-	struct demand third = {0};
-
 	store_open(&store, options);
-	demand_init(&first, &store, "A");
-	demand_init(&writer, &store, "a");
-	demand_init(&second, &store, "A");
-	demand_init(&third, &store, "A");
-	assert_rc(demand_acquire(&first, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&writer, HWT_MS(5)), 1);
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&third, HWT_NEVER), 1);
+	party_make(&store, "A a A A");
+	play("take 0, wait-ms 1 5, wait 2, wait 3");
 	if (cancelled)
-		assert_rc(demand_cancel(&writer), 0);
+		assert_rc(demand_cancel(&party[1]), 0);
 	else
 		(void)fixture_step(&store.fixture, HWT_MS(50));
 	assert_told(
-	    &writer, cancelled ? HWT_GRANT_CANCELLED : HWT_GRANT_EXPIRED);
-	assert_told(&second, HWT_GRANTED);
-	assert_told(&third, HWT_GRANTED);
-	demand_release(&first);
-	demand_release(&second);
-	demand_release(&third);
+	    &party[1], cancelled ? HWT_GRANT_CANCELLED : HWT_GRANT_EXPIRED);
+	play("granted 2, granted 3, release 0, release 2, release 3");
 	store_close(&store);
 }
 
@@ -217,83 +180,51 @@ Test(readers, join_when_the_writer_before_them_gives_up)
 /* It keeps a for reading, and waits for b. */
 Test(readers, what_is_kept_for_reading_is_shared)
 {
-	struct demand holder = {0};
-	struct demand both = {0};
-	struct demand reader = {0};
-	struct demand writer = {0};
-
 	store_open(&store, &first_come);
-	demand_init(&holder, &store, "b");
-	demand_init(&both, &store, "Ab");
-	demand_init(&reader, &store, "A");
-	demand_init(&writer, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
-	assert_rc(demand_try(&reader), 0);
-	demand_release(&reader);
-	assert_rc(demand_try(&writer), -EAGAIN);
-	assert_rc(demand_cancel(&both), 0);
-	assert_rc(demand_try(&writer), 0);
-	demand_release(&writer);
-	demand_release(&holder);
+	party_make(&store, "b Ab A a");
+	play("take 0, wait 1, try 2, release 2, refused 3, cancel 1, "
+	     "try 3, release 3, release 0");
 	store_close(&store);
 }
 
 StoreTest(readers, an_object_is_retired_by_who_writes_it)
 {
-	struct demand reader = {0};
-	struct demand writer = {0};
-	struct demand waiter = {0};
-
-	demand_init(&reader, &store, "A");
-	demand_init(&writer, &store, "a");
-	demand_init(&waiter, &store, "AB");
-	assert_rc(demand_try(&reader), 0);
-	assert_rc(
-	    hwt_object_retire(store.checkout, &store.thing[0].object), -EPERM);
-	demand_release(&reader);
-	assert_rc(demand_try(&writer), 0);
-	assert_rc(demand_acquire(&waiter, HWT_NEVER), 1);
-	assert_rc(hwt_object_retire(store.checkout, &store.thing[0].object), 0);
-	assert_told(&waiter, HWT_GRANT_RETIRED);
-	assert_rc(hwt_checkout_release(store.checkout, &writer.request), 0);
-	assert_rc(demand_try(&reader), -EIDRM);
+	party_make(&store, "A a AB");
+	play("try 0, cannot-retire 0, release 0, try 1, wait 2, retire 0, "
+	     "retired 2");
+	assert_rc(hwt_checkout_release(store.checkout, &party[1].request), 0);
+	assert_rc(demand_try(&party[0]), -EIDRM);
 }
 
 StoreTest(readers, ENOTSUP_of_an_upgrade)
 {
-	struct demand reader = {0};
-	struct demand writer = {0};
 	struct hwt_request request;
 	struct hwt_item items[21] = {0};
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	unsigned i;
 
-	demand_init(&reader, &store, "Ab");
-	demand_init(&writer, &store, "a");
-	assert_rc(demand_try(&reader), 0);
-	assert_rc(hwt_checkout_try(store.checkout, &reader.request), -ENOTSUP);
+	party_make(&store, "Ab a");
+	play("try 0");
 	assert_rc(
-	    hwt_checkout_acquire(store.checkout, &reader.request, HWT_NEVER),
+	    hwt_checkout_try(store.checkout, &party[0].request), -ENOTSUP);
+	assert_rc(
+	    hwt_checkout_acquire(store.checkout, &party[0].request, HWT_NEVER),
 	    -ENOTSUP);
 	assert_rc(hwt_checkout_acquire_wait(
-		      store.checkout, &reader.request, HWT_NEVER),
+		      store.checkout, &party[0].request, HWT_NEVER),
 	    -ENOTSUP);
 	assert_rc(pthread_mutex_lock(&mutex), 0);
 	assert_rc(hwt_checkout_acquire_wait_unlock(
-		      store.checkout, &reader.request, HWT_NEVER, &mutex),
+		      store.checkout, &party[0].request, HWT_NEVER, &mutex),
 	    -ENOTSUP);
 	assert_rc(pthread_mutex_lock(&mutex), 0);
 	assert_rc(pthread_mutex_unlock(&mutex), 0);
 	/* It has what it had. */
-	assert_rc(demand_try(&writer), -EAGAIN);
-	demand_release(&reader);
-	assert_rc(demand_try(&writer), 0);
-	assert_rc(hwt_checkout_try(store.checkout, &writer.request), -EBUSY);
-	assert_rc(demand_acquire(&reader, HWT_NEVER), 1);
-	assert_rc(hwt_checkout_try(store.checkout, &reader.request), -EBUSY);
-	demand_release(&writer);
-	demand_release(&reader);
+	play("refused 1, release 0, try 1");
+	assert_rc(hwt_checkout_try(store.checkout, &party[1].request), -EBUSY);
+	play("wait 0");
+	assert_rc(hwt_checkout_try(store.checkout, &party[0].request), -EBUSY);
+	play("release 1, release 0");
 	/* Both in one set. */
 	for (i = 0; i < 21; i++)
 		items[i].wanted = &store.thing[i].object;

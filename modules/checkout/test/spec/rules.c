@@ -14,23 +14,11 @@ static const struct hwt_checkout_options first_come = {.hold_after = 1};
  * and add the request to a blocked request queue." */
 Test(rules, try_to_mark_objects_for_use_and_rollback_on_failure)
 {
-	struct demand c = {0};
-	struct demand abc = {0};
-	struct demand ab = {0};
-
 	store_open(&store, NULL);
-	demand_init(&c, &store, "c");
-	demand_init(&abc, &store, "abc");
-	demand_init(&ab, &store, "ab");
-	assert_rc(demand_acquire(&c, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&abc, HWT_NEVER), 1);
+	party_make(&store, "c abc ab");
+	play("take 0, wait 1");
 	/* Requests for a and b can be served meanwhile. */
-	assert_rc(demand_try(&ab), 0);
-	demand_release(&c);
-	assert_waits(&abc);
-	demand_release(&ab);
-	assert_told(&abc, HWT_GRANTED);
-	demand_release(&abc);
+	play("try 2, release 0, waits 1, release 2, granted 1, release 1");
 	store_close(&store);
 }
 
@@ -38,23 +26,10 @@ Test(rules, try_to_mark_objects_for_use_and_rollback_on_failure)
  * concurrently": each keeps what it has while it waits for the next. */
 Test(rules, maintain_lock_order)
 {
-	struct demand holder = {0};
-	struct demand abc = {0};
-	struct demand cda = {0};
-
 	store_open(&store, &first_come);
-	demand_init(&holder, &store, "bcd");
-	demand_init(&abc, &store, "abc");
-	demand_init(&cda, &store, "cda");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&cda, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&abc, HWT_NEVER), 1);
-	demand_release(&holder);
-	assert_told(&cda, HWT_GRANTED);
-	assert_waits(&abc);
-	demand_release(&cda);
-	assert_told(&abc, HWT_GRANTED);
-	demand_release(&abc);
+	party_make(&store, "bcd abc cda");
+	play("take 0, wait 2, wait 1, release 0, granted 2, waits 1, "
+	     "release 2, granted 1, release 1");
 	store_close(&store);
 }
 
@@ -179,27 +154,13 @@ Test(rules, initiate_faulting_from_disk_once_and_only_once)
  * be queued up and DGC should be notified." */
 Test(rules, pause_and_unpause_the_object_manager_when_needed)
 {
-	struct demand processed = {0};
-	struct demand queued = {0};
-	struct demand collector = {0};
-
 	store_open(&store, NULL);
-	demand_init(&processed, &store, "a");
-	demand_init(&queued, &store, "b");
-	demand_init(&collector, &store, "z");
-	collector.count = 0;
-	assert_rc(hwt_request_init_pause(store.checkout, &collector.request,
-		      NULL, 0, demand_granted, &collector),
+	party_make(&store, "a b z");
+	party[2].count = 0;
+	assert_rc(hwt_request_init_pause(store.checkout, &party[2].request,
+		      NULL, 0, demand_granted, &party[2]),
 	    0);
-	assert_rc(demand_acquire(&processed, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&collector, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&queued, HWT_NEVER), 1);
-	assert_waits(&collector);
-	demand_release(&processed);
-	assert_told(&collector, HWT_GRANTED);
-	assert_stats(&store, 0, 1);
-	demand_release(&collector);
-	assert_told(&queued, HWT_GRANTED);
-	demand_release(&queued);
+	play("take 0, wait 2, wait 1, waits 2, release 0, granted 2, "
+	     "out 0 1, release 2, granted 1, release 1");
 	store_close(&store);
 }

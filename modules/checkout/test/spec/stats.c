@@ -32,24 +32,14 @@ ended_waits(const struct hwt_checkout_stats *stats)
 
 StoreTest(stats, a_wait_is_in_the_element_of_its_time_however_it_ends)
 {
-	struct demand holder = {0}, granted = {0}, late = {0}, cancelled = {0};
 	struct hwt_checkout_stats stats;
 
-	demand_init(&holder, &store, "a");
-	demand_init(&granted, &store, "a");
-	demand_init(&late, &store, "a");
-	demand_init(&cancelled, &store, "a");
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(demand_acquire(&granted, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&late, HWT_MS(2)), 1);
-	assert_rc(demand_acquire(&cancelled, HWT_NEVER), 1);
-
-	assert_rc(demand_cancel(&cancelled), 0);
+	party_make(&store, "a a a a");
+	play("try 0, wait 1, wait-ms 2 2, wait 3, cancel 3");
 	pass(UINT64_C(1) << 20);
-	demand_release(&holder);
+	play("release 0");
 	pass((UINT64_C(1) << 22) - (UINT64_C(1) << 20));
-
-	assert_told(&late, HWT_GRANT_EXPIRED);
+	play("expired 2");
 	stats = store_stats(&store);
 	assert_u64(stats.wait_ns_histogram[0], 1);
 	assert_u64(stats.wait_ns_histogram[20], 1);
@@ -59,49 +49,34 @@ StoreTest(stats, a_wait_is_in_the_element_of_its_time_however_it_ends)
 	assert_u64(stats.wait_ns_max, UINT64_C(1) << 22);
 	assert_u64(
 	    stats.wait_ns_sum, (UINT64_C(1) << 22) + (UINT64_C(1) << 20));
-	demand_release(&granted);
+	play("release 1");
 }
 
 StoreTest(stats, a_grant_without_a_wait_is_in_no_element)
 {
-	struct demand one = {0};
 	struct hwt_checkout_stats stats;
 
-	demand_init(&one, &store, "ab");
-	assert_rc(demand_acquire(&one, HWT_NEVER), 0);
-	demand_release(&one);
-	assert_rc(demand_try(&one), 0);
-
+	party_make(&store, "ab");
+	play("take 0, release 0, try 0");
 	stats = store_stats(&store);
-
 	assert_u64(ended_waits(&stats), 0);
 	assert_u64(stats.granted, 2);
 	assert_u64(stats.released, 1);
-	demand_release(&one);
+	play("release 0");
 }
 
 StoreTest(stats, the_longest_wait_is_that_of_the_first_that_still_waits)
 {
-	struct demand holder = {0}, first = {0}, second = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&first, &store, "a");
-	demand_init(&second, &store, "ab");
-	assert_rc(demand_try(&holder), 0);
-	pass(HWT_MS(1));
+	party_make(&store, "a a ab");
+	play("try 0, pass 1");
 	assert_u64(store_stats(&store).longest_wait_ns, 0);
-	assert_rc(demand_acquire(&first, HWT_NEVER), 1);
-	pass(HWT_MS(1));
-	assert_rc(demand_acquire(&second, HWT_NEVER), 1);
-	pass(HWT_MS(5));
-
+	play("wait 1, pass 1, wait 2, pass 5");
 	assert_u64(store_stats(&store).longest_wait_ns, HWT_MS(6));
-	assert_rc(demand_cancel(&first), 0);
+	play("cancel 1");
 	assert_u64(store_stats(&store).longest_wait_ns, HWT_MS(5));
-
-	assert_rc(demand_cancel(&second), 0);
+	play("cancel 2");
 	assert_u64(store_stats(&store).longest_wait_ns, 0);
-	demand_release(&holder);
+	play("release 0");
 }
 
 static void

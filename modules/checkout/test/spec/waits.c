@@ -18,23 +18,11 @@ static struct store store;
 
 StoreTest(once, after_one_outcome_no_other)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
-	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 1);
-	assert_rc(demand_cancel(&waiter), 0);
-	assert_told(&waiter, HWT_GRANT_CANCELLED);
-	assert_rc(
-	    hwt_checkout_cancel(store.checkout, &waiter.request), -ENOENT);
-	(void)fixture_step(&store.fixture, HWT_MS(50));
-	demand_release(&holder);
-	assert_told(&waiter, HWT_GRANT_CANCELLED);
+	party_make(&store, "a a");
+	play("take-ms 0 1000, wait-ms 1 5, cancel 1, cancelled 1, "
+	     "too-late 1, pass 50, release 0, cancelled 1");
 	/* And it can be used again. */
-	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 0);
-	demand_release(&waiter);
+	play("take-ms 1 5, release 1");
 }
 
 /* Whoever waits with it wins or ends; in the end all are told once. */
@@ -72,51 +60,17 @@ StoreTest(once, release_cancel_and_deadline_at_the_same_time)
 /* Rolling back wakes: the request for {a, b} had a for a moment. */
 StoreTest(no_lost_wake, the_baton_is_handed_on)
 {
-	struct demand a = {0};
-	struct demand b = {0};
-	struct demand both = {0};
-	struct demand last = {0};
-
-	demand_init(&a, &store, "a");
-	demand_init(&b, &store, "b");
-	demand_init(&both, &store, "ab");
-	demand_init(&last, &store, "a");
-	assert_rc(demand_acquire(&a, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&b, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&last, HWT_NEVER), 1);
-	demand_release(&a);
-	assert_waits(&both);
-	assert_told(&last, HWT_GRANTED);
-	demand_release(&last);
-	demand_release(&b);
-	assert_told(&both, HWT_GRANTED);
-	demand_release(&both);
+	party_make(&store, "a b ab a");
+	play("take 0, take 1, wait 2, wait 3, release 0, waits 2, "
+	     "granted 3, release 3, release 1, granted 2, release 2");
 }
 
 /* The one that is woken cannot reach the object: a is taken meanwhile. */
 StoreTest(no_lost_wake, a_baton_whose_object_comes_later)
 {
-	struct demand a = {0};
-	struct demand b = {0};
-	struct demand both = {0};
-	struct demand last = {0};
-
-	demand_init(&a, &store, "a");
-	demand_init(&b, &store, "b");
-	demand_init(&both, &store, "ab");
-	demand_init(&last, &store, "b");
-	assert_rc(demand_acquire(&b, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&both, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&last, HWT_NEVER), 1);
-	assert_rc(demand_acquire(&a, HWT_NEVER), 0);
-	demand_release(&b);
-	assert_waits(&both);
-	assert_told(&last, HWT_GRANTED);
-	demand_release(&last);
-	demand_release(&a);
-	assert_told(&both, HWT_GRANTED);
-	demand_release(&both);
+	party_make(&store, "a b ab b");
+	play("take 1, wait 2, wait 3, take 0, release 1, waits 2, "
+	     "granted 3, release 3, release 0, granted 2, release 2");
 }
 
 StoreTest(few_wakes, a_thousand_waiters_cost_a_thousand_wakes)
@@ -159,50 +113,29 @@ StoreTest(few_wakes, a_thousand_that_wait_for_the_same_pair)
 
 StoreTest(few_wakes, a_grant_without_a_wait_takes_no_memory)
 {
-	struct demand one = {0};
-
-	demand_init(&one, &store, "hgfedcba");
+	party_make(&store, "hgfedcba");
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	assert_rc(demand_acquire(&one, HWT_SEC(1)), 0);
-	demand_release(&one);
+	play("take-ms 0 1000, release 0");
 	assert_u64(fault_disarm(), 0);
 	assert_u64(store_stats(&store).waited, 0);
 }
 
 StoreTest(deadline, it_ends_the_wait_and_not_before_its_time)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_MS(1)), 0);
-	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 1);
+	party_make(&store, "a a");
+	play("take-ms 0 1, wait-ms 1 5");
 	(void)fixture_step(&store.fixture, HWT_MS(5) - 1);
-	assert_waits(&waiter);
+	play("waits 1");
 	(void)fixture_step(&store.fixture, 1 + FIXTURE_TICK);
-	assert_told(&waiter, HWT_GRANT_EXPIRED);
+	play("expired 1");
 	/* The grant has outlived its own delay. */
-	assert_stats(&store, 1, 0);
-	demand_release(&holder);
-	assert_told(&waiter, HWT_GRANT_EXPIRED);
+	play("out 1 0, release 0, expired 1");
 	assert_u64(store_stats(&store).expired, 1);
 }
 
 StoreTest(deadline, a_grant_in_time_cancels_it)
 {
-	struct demand holder = {0};
-	struct demand waiter = {0};
-
-	demand_init(&holder, &store, "a");
-	demand_init(&waiter, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_NEVER), 0);
-	assert_rc(demand_acquire(&waiter, HWT_MS(5)), 1);
-	assert_u64(hwt_pending_timeouts(store.fixture.timer), 1);
-	demand_release(&holder);
-	assert_told(&waiter, HWT_GRANTED);
-	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
-	(void)fixture_step(&store.fixture, HWT_MS(50));
-	assert_stats(&store, 1, 0);
-	demand_release(&waiter);
+	party_make(&store, "a a");
+	play("take 0, wait-ms 1 5, timeouts 1, release 0, granted 1, "
+	     "timeouts 0, pass 50, out 1 0, release 1");
 }

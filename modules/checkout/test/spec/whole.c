@@ -12,93 +12,42 @@ static struct store store;
 
 StoreTest(whole, a_free_set_is_granted_at_once)
 {
-	struct demand one = {0};
-
-	demand_init(&one, &store, "ca");
-	assert_rc(demand_acquire(&one, HWT_SEC(1)), 0);
-	assert_stats(&store, 1, 0);
-	assert_waits(&one);
-	assert_u64(hwt_pending_timeouts(store.fixture.timer), 0);
-	demand_release(&one);
+	party_make(&store, "ca");
+	play("take-ms 0 1000, out 1 0, waits 0, timeouts 0, release 0");
 }
 
 /* Terracotta's: one has B; who wants A and B waits, and then gets both. */
 StoreTest(whole, one_of_two_is_held_by_another)
 {
-	struct demand holder = {0};
-	struct demand both = {0};
-	struct demand third = {0};
-
-	demand_init(&holder, &store, "b");
-	demand_init(&both, &store, "ab");
-	demand_init(&third, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
-	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
-	assert_waits(&both);
-	assert_stats(&store, 1, 1);
+	party_make(&store, "b ab a");
+	play("take-ms 0 1000, wait-ms 1 1000, waits 1, out 1 1");
 	/* It holds nothing. */
-	assert_rc(demand_try(&third), 0);
-	demand_release(&third);
-	demand_release(&holder);
-	assert_told(&both, HWT_GRANTED);
-	assert_stats(&store, 1, 0);
-	assert_rc(hwt_checkout_try(store.checkout, &third.request), -EAGAIN);
-	assert_rc(hwt_checkout_try(store.checkout, &holder.request), -EAGAIN);
-	demand_release(&both);
+	play("try 2, release 2, release 0, granted 1, out 1 0, refused 2, "
+	     "refused 0, release 1");
 }
 
 StoreTest(whole, try_that_is_refused_holds_nothing)
 {
-	struct demand holder = {0};
-	struct demand three = {0};
-	struct demand two = {0};
-
-	demand_init(&holder, &store, "c");
-	demand_init(&three, &store, "abc");
-	demand_init(&two, &store, "ab");
-	assert_rc(demand_try(&holder), 0);
-	assert_rc(hwt_checkout_try(store.checkout, &three.request), -EAGAIN);
-	assert_rc(demand_try(&two), 0);
-	demand_release(&two);
-	demand_release(&holder);
-	assert_rc(demand_try(&three), 0);
-	demand_release(&three);
+	party_make(&store, "c abc ab");
+	play("try 0, refused 1, try 2, release 2, release 0, try 1, "
+	     "release 1");
 }
 
 /* After one refusal it keeps a, until it has b too. */
 Test(whole, hold_after_keeps_what_it_has)
 {
 	const struct hwt_checkout_options options = {.hold_after = 1};
-	struct demand holder = {0};
-	struct demand both = {0};
-	struct demand third = {0};
 
 	store_open(&store, &options);
-	demand_init(&holder, &store, "b");
-	demand_init(&both, &store, "ab");
-	demand_init(&third, &store, "a");
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
-	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
-	assert_rc(hwt_checkout_try(store.checkout, &third.request), -EAGAIN);
-	assert_stats(&store, 1, 1);
+	party_make(&store, "b ab a");
+	play("take-ms 0 1000, wait-ms 1 1000, refused 2, out 1 1");
 	assert_u64(store_stats(&store).granted, 1);
-	demand_release(&holder);
-	assert_told(&both, HWT_GRANTED);
-	assert_stats(&store, 1, 0);
-	demand_release(&both);
-	assert_rc(demand_try(&third), 0);
-	demand_release(&third);
+	play("release 0, granted 1, out 1 0, release 1, try 2, release 2");
 	/* What it keeps is free again when its wait ends. */
-	assert_rc(demand_acquire(&holder, HWT_SEC(1)), 0);
-	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
-	assert_rc(hwt_checkout_pause(store.checkout, 0), -ETIMEDOUT);
-	assert_rc(demand_cancel(&both), 0);
-	assert_told(&both, HWT_GRANT_CANCELLED);
-	assert_stats(&store, 1, 0);
+	play("take-ms 0 1000, wait-ms 1 1000, pause-late, cancel 1, "
+	     "cancelled 1, out 1 0");
 	assert_u64(store_stats(&store).granted, 4);
-	assert_rc(demand_try(&third), 0);
-	demand_release(&third);
-	demand_release(&holder);
+	play("try 2, release 2, release 0");
 	store_close(&store);
 }
 

@@ -15,6 +15,9 @@ struct verb {
 	void (*two)(unsigned first, unsigned second);
 };
 
+/* What is run of a script, and the rest of it: for failures. */
+extern _Thread_local const char *script_at;
+
 /* NULL: it has fewer. */
 const char *script_part(const char *script, unsigned part);
 /* Up to the end of the part; NULL: nothing. The verbs end with one that has no

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What script.h describes. */
-#include "script.h"
+#include "test/script.h"
 
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "explore.h"
+_Thread_local const char *script_at;
+
+static void
+wrong(const char *what, const char *at)
+{
+	(void)fprintf(stderr, "script: %s: %s\n", what, at);
+	abort();
+}
 
 static const struct verb *
 verb_of(const char *word, size_t length, const struct verb *verb)
@@ -16,8 +23,8 @@ verb_of(const char *word, size_t length, const struct verb *verb)
 		    verb->word[length] == 0)
 			return verb;
 	}
-	explore_fail("no verb: %s", word);
-	abort();
+	wrong("no verb", word);
+	return NULL;
 }
 
 const char *
@@ -38,7 +45,7 @@ number_read(const char *at, unsigned *number)
 
 	*number = (unsigned)strtoul(at, &end, 10);
 	if (end == at)
-		explore_fail("a number is missing: %s", at);
+		wrong("a number is missing", at);
 	return end;
 }
 
@@ -50,6 +57,7 @@ script_run(const char *script, const struct verb *verbs)
 	size_t length;
 
 	while (script != NULL && *script != 0 && *script != '|') {
+		script_at = script;
 		length = strcspn(script, " ,|");
 		verb = verb_of(script, length, verbs);
 		script += length;
