@@ -13,36 +13,30 @@
 SUITE(answers);
 SUITE(repeatable);
 
-static struct place place;
 static struct proxy proxy;
-static struct hwt_durable *durable;
 
-/* durable goes through the proxy, place.durable does not. */
+/* place.other goes through the proxy, place.durable does not. */
 static void
 street_open(uint64_t timeout_ns)
 {
 	struct hwt_durable_options options;
 
-	place_open(&place, NULL);
-	options = place_behind(&place, &proxy);
+	place_open(NULL);
+	options = place_behind(&proxy);
 	options.timeout_ns = timeout_ns;
-	assert_rc(hwt_durable_open(&durable, &options), 0);
+	place_open_other(&options);
 }
 
-static void
-street_close(void)
-{
-	assert_rc(hwt_durable_close(durable), 0);
-	proxy_stop(&proxy);
-	place_close(&place);
-}
+/* A test in such a street. */
+#define StreetTest(suite, name) \
+	TestBetween(street_open(HWT_SEC(20)), place_close(), suite, name)
 
 static int
 add(const char *id)
 {
 	struct hwt_durable_task task = task_of(id);
 	int result = -1;
-	int error = hwt_durable_add(durable, 1, &task, &result);
+	int error = hwt_durable_add(place.other, 1, &task, &result);
 
 	return error != 0 ? error : result;
 }
@@ -92,7 +86,7 @@ say_always(const char *text)
 	make_plan(0, PROXY_SAY, PROXY_SAY, text);
 }
 
-Test(answers, what_passes_is_waited_for)
+StreetTest(answers, what_passes_is_waited_for)
 {
 	static const char *const texts[] = {"-LOADING Redis is loading",
 	    "-BUSY a script is running", "-TRYAGAIN", "-CLUSTERDOWN",
@@ -101,15 +95,13 @@ Test(answers, what_passes_is_waited_for)
 	char id[8];
 	size_t i;
 
-	street_open(HWT_SEC(20));
-	assert_rc(add("warm"), 0);
+	assert_ok(add("warm"));
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		make_plan(3, PROXY_SAY, PROXY_PASS, texts[i]);
 		(void)snprintf(id, sizeof(id), "t%zu", i);
 		cr_expect(add(id) == 0, "%s", texts[i]);
 		cr_expect(atomic_load(&said) == 4, "%s", texts[i]);
 	}
-	street_close();
 }
 
 Test(answers, what_does_not_pass_in_time_is_EAGAIN)
@@ -119,11 +111,11 @@ Test(answers, what_does_not_pass_in_time_is_EAGAIN)
 	assert_rc(add("a"), -EAGAIN);
 	cr_assert(atomic_load(&proxy.calls) >= 4);
 	proxy.judge = NULL;
-	assert_rc(add("a"), 0);
-	street_close();
+	assert_ok(add("a"));
+	place_close();
 }
 
-Test(answers, what_is_not_understood_is_EPROTO)
+StreetTest(answers, what_is_not_understood_is_EPROTO)
 {
 	static const char *const texts[] = {"-ERR what is this",
 	    "-WRONGTYPE of key", "+OK", ":7", "*1\r\n$1\r\nx", "$-1", "*0",
@@ -131,74 +123,65 @@ Test(answers, what_is_not_understood_is_EPROTO)
 	    "*1\r\n*1048577"};
 	size_t i;
 
-	street_open(HWT_SEC(20));
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		say_always(texts[i]);
 		cr_expect(add("a") == -EPROTO, "%s", texts[i]);
 		if (texts[i][0] != '$')
 			cr_expect(
-			    hwt_durable_cancel(durable, "a", 1) == -EPROTO,
+			    hwt_durable_cancel(place.other, "a", 1) == -EPROTO,
 			    "%s", texts[i]);
 	}
 	proxy.judge = NULL;
-	assert_rc(add("a"), 0);
-	street_close();
+	assert_ok(add("a"));
 }
 
-Test(answers, a_right_that_was_taken_away_is_EACCES)
+StreetTest(answers, a_right_that_was_taken_away_is_EACCES)
 {
-	street_open(HWT_SEC(20));
 	say_always("-NOPERM no right to run 'fcall'");
 	assert_rc(add("a"), -EACCES);
-	cr_assert(log_has(&place.log, "NOPERM"));
-	street_close();
+	cr_assert(log_has("NOPERM"));
 }
 
-Test(answers, what_does_not_change_is_said_once_a_minute)
+StreetTest(answers, what_does_not_change_is_said_once_a_minute)
 {
 	static const char one[] = "-NOPERM no right to run one";
 	int i;
 
-	street_open(HWT_SEC(20));
 	for (i = 0; i < 200; i++) {
 		say_always(i < 100 ? one : "-NOPERM no right to run another");
 		assert_rc(add("a"), -EACCES);
 	}
-	assert_u64(log_lines(&place.log, "run one"), 1);
-	assert_u64(log_lines(&place.log, "run another"), 1);
+	assert_u64(log_lines("run one"), 1);
+	assert_u64(log_lines("run another"), 1);
 	say_always(one);
 	suspend(HWT_SEC(60));
 	assert_rc(add("a"), -EACCES);
-	assert_u64(log_lines(&place.log, "run one (99 times since"), 1);
+	assert_u64(log_lines("run one (99 times since"), 1);
 	assert_rc(add("a"), -EACCES);
-	assert_u64(log_lines(&place.log, "run one"), 2);
-	street_close();
+	assert_u64(log_lines("run one"), 2);
 }
 
-Test(answers, a_scheduler_without_rights_does_not_flood_the_log)
+StreetTest(answers, a_scheduler_without_rights_does_not_flood_the_log)
 {
 	struct hwt_durable_scheduler *scheduler;
 	uint64_t calls;
 
-	street_open(HWT_SEC(20));
 	say_always("-NOPERM no right to run 'fcall'");
 	calls = atomic_load(&proxy.calls);
-	assert_rc(hwt_durable_scheduler_start(&scheduler, durable, NULL), 0);
+	assert_ok(hwt_durable_scheduler_start(&scheduler, place.other, NULL));
 	while (atomic_load(&proxy.calls) < calls + 30)
 		sleep_ns(HWT_MS(10));
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
-	cr_assert(log_lines(&place.log, "pump: the engine says: NOPERM") == 1);
-	cr_assert(log_lines(&place.log, "cannot be pumped") <= 1);
+	assert_ok(hwt_durable_scheduler_stop(scheduler));
+	cr_assert(log_lines("pump: the engine says: NOPERM") == 1);
+	cr_assert(log_lines("cannot be pumped") <= 1);
 	cr_assert(log_recorder_count(&place.log) < 10);
-	street_close();
 }
 
-Test(answers, errors_that_differ_do_not_flood_the_log)
+StreetTest(answers, errors_that_differ_do_not_flood_the_log)
 {
-	char text[64];
+	char text[64] = "";
 	int i;
 
-	street_open(HWT_SEC(20));
 	say_always(text);
 	for (i = 0; i < 500; i++) {
 		(void)snprintf(
@@ -207,41 +190,34 @@ Test(answers, errors_that_differ_do_not_flood_the_log)
 	}
 	cr_assert(log_recorder_count(&place.log) >= 16);
 	cr_assert(log_recorder_count(&place.log) < 100);
-	street_close();
 }
 
 /* And only once. */
-Test(answers, a_library_that_is_not_there_is_loaded)
+StreetTest(answers, a_library_that_is_not_there_is_loaded)
 {
 	struct hwt_durable_task tasks[] = {task_of("b"), task_of("c")};
 
-	street_open(HWT_SEC(20));
-	assert_rc(add("a"), 0);
-	(void)server_ask(&place.server, NULL, "FUNCTION FLUSH");
-	(void)server_ask(&place.server, NULL, "CONFIG RESETSTAT");
-	cr_assert(durable_shard_of(durable, "b", 1) !=
-	    durable_shard_of(durable, "c", 1));
-	assert_rc(hwt_durable_add(durable, 2, tasks, NULL), 0);
-	assert_rc(add("d"), 0);
-	assert_u64(calls_of(&place, "function|load"), 1);
-	street_close();
+	assert_ok(add("a"));
+	(void)ask("FUNCTION FLUSH");
+	(void)ask("CONFIG RESETSTAT");
+	cr_assert(durable_shard_of(place.other, "b", 1) !=
+	    durable_shard_of(place.other, "c", 1));
+	assert_ok(hwt_durable_add(place.other, 2, tasks, NULL));
+	assert_ok(add("d"));
+	assert_u64(calls_of("function|load"), 1);
 }
 
-Test(answers, a_library_that_cannot_be_loaded_says_why)
+StreetTest(answers, a_library_that_cannot_be_loaded_says_why)
 {
-	street_open(HWT_SEC(20));
-	(void)server_ask(&place.server, NULL, "FUNCTION FLUSH");
-	(void)server_ask(
-	    &place.server, NULL, "ACL SETUSER default -function|load");
+	(void)ask("FUNCTION FLUSH");
+	(void)ask("ACL SETUSER default -function|load");
 	assert_rc(add("a"), -EACCES);
-	cr_assert(log_has(&place.log, "NOPERM"));
-	(void)server_ask(
-	    &place.server, NULL, "ACL SETUSER default +function|load");
-	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 1");
+	cr_assert(log_has("NOPERM"));
+	(void)ask("ACL SETUSER default +function|load");
+	(void)ask("CONFIG SET maxmemory 1");
 	assert_rc(add("a"), -ENOSPC);
-	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 0");
-	assert_rc(add("a"), 0);
-	street_close();
+	(void)ask("CONFIG SET maxmemory 0");
+	assert_ok(add("a"));
 }
 
 static enum proxied
@@ -260,26 +236,23 @@ judge_load(struct proxy *judged, const char *name, const redisReply *command,
 }
 
 /* Another one has loaded it meanwhile. */
-Test(answers, what_a_function_says_counts_though_it_was_not_loaded)
+StreetTest(answers, what_a_function_says_counts_though_it_was_not_loaded)
 {
-	street_open(HWT_SEC(20));
-	assert_rc(add("a"), 0);
-	(void)server_ask(&place.server, NULL, "FLUSHALL");
+	assert_ok(add("a"));
+	(void)ask("FLUSHALL");
 	proxy.judge = judge_load;
 	atomic_store(&said, 0);
 	assert_rc(add("b"), -ESTALE);
-	street_close();
 }
 
 /* Whoever takes it away has done so again before the call is executed. */
-Test(answers, a_library_that_is_taken_away_again_and_again_is_loaded_again)
+StreetTest(
+    answers, a_library_that_is_taken_away_again_and_again_is_loaded_again)
 {
-	street_open(HWT_SEC(20));
-	assert_rc(add("a"), 0);
+	assert_ok(add("a"));
 	make_plan(7, PROXY_SAY, PROXY_PASS, "-ERR Function not found");
-	assert_rc(add("b"), 0);
+	assert_ok(add("b"));
 	assert_u64(atomic_load(&said), 8);
-	street_close();
 }
 
 Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
@@ -287,14 +260,14 @@ Test(answers, a_paused_shard_is_EAGAIN_and_others_go_on)
 	uint32_t shard;
 
 	street_open(HWT_SEC(2));
-	shard = durable_shard_of(durable, "a", 1);
-	place_call(&place, SCRIPT_PAUSE, shard);
+	shard = durable_shard_of(place.other, "a", 1);
+	place_call(SCRIPT_PAUSE, shard);
 	assert_rc(add("a"), -EAGAIN);
-	cr_assert(durable_shard_of(durable, "b", 1) != shard);
-	assert_rc(add("b"), 0);
-	place_call(&place, SCRIPT_RESUME, shard);
-	assert_rc(add("a"), 0);
-	street_close();
+	cr_assert(durable_shard_of(place.other, "b", 1) != shard);
+	assert_ok(add("b"));
+	place_call(SCRIPT_RESUME, shard);
+	assert_ok(add("a"));
+	place_close();
 }
 
 Test(answers, no_answer_is_ETIMEDOUT)
@@ -303,9 +276,7 @@ Test(answers, no_answer_is_ETIMEDOUT)
 	(void)kill(place.server.pid, SIGSTOP);
 	assert_rc(add("a"), -ETIMEDOUT);
 	(void)kill(place.server.pid, SIGCONT);
-	place_close(&place);
-	assert_rc(hwt_durable_close(durable), 0);
-	proxy_stop(&proxy);
+	place_close();
 }
 
 Test(answers, an_engine_that_was_not_reached_is_ECONNREFUSED)
@@ -316,21 +287,16 @@ Test(answers, an_engine_that_was_not_reached_is_ECONNREFUSED)
 	assert_rc(add("a"), -ECONNREFUSED);
 	server_again(&place.server);
 	proxy_start(&proxy, &place.server);
-	assert_rc(hwt_durable_close(durable), 0);
-	proxy_stop(&proxy);
-	place_close(&place);
+	place_close();
 }
 
-Test(answers, an_engine_that_comes_back_with_less_is_EOPNOTSUPP)
+StreetTest(answers, an_engine_that_comes_back_with_less_is_EOPNOTSUPP)
 {
-	street_open(HWT_SEC(20));
-	(void)server_ask(
-	    &place.server, NULL, "CONFIG SET maxmemory-policy allkeys-lru");
-	(void)server_ask(&place.server, NULL, "CLIENT KILL TYPE normal");
+	(void)ask("CONFIG SET maxmemory-policy allkeys-lru");
+	(void)ask("CLIENT KILL TYPE normal");
 	/* It may have been sent before that, as far as the library knows. */
 	assert_rc(add("a"), -ETIMEDOUT);
 	assert_rc(add("b"), -EOPNOTSUPP);
-	street_close();
 }
 
 static void *
@@ -342,43 +308,37 @@ bring_back(void *arg)
 }
 
 /* Gone while it is asked for nothing, and back while it is asked. */
-Test(answers, an_engine_that_is_gone_for_a_while_is_waited_for)
+PlaceTest(answers, an_engine_that_is_gone_for_a_while_is_waited_for)
 {
 	pthread_t thread;
 
-	place_open(&place, NULL);
-	assert_rc(add_one(&place, "a"), 0);
+	assert_ok(add_one("a"));
 	server_kill(&place.server);
 	cr_assert(
 	    pthread_create(&thread, NULL, bring_back, &place.server) == 0);
-	assert_rc(add_one(&place, "b"), 0);
+	assert_ok(add_one("b"));
 	(void)pthread_join(thread, NULL);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
-	cr_assert(state_of(&place, "b") == HWT_DURABLE_PENDING);
-	place_close(&place);
+	cr_assert(state_of("a") == HWT_DURABLE_PENDING);
+	cr_assert(state_of("b") == HWT_DURABLE_PENDING);
 }
 
 /* Lost answers. */
 
-Test(repeatable, an_add_whose_answer_was_lost_finds_what_it_stored)
+StreetTest(repeatable, an_add_whose_answer_was_lost_finds_what_it_stored)
 {
-	street_open(HWT_SEC(20));
-	assert_rc(add("warm"), 0);
+	assert_ok(add("warm"));
 	make_plan(1, PROXY_LOSE, PROXY_PASS, "");
 	assert_rc(add("a"), 1);
-	assert_u64(stats_of(&place).added, 2);
-	street_close();
+	assert_u64(stats_now().added, 2);
 }
 
-Test(repeatable, a_cancel_whose_answer_was_lost_is_0_again)
+StreetTest(repeatable, a_cancel_whose_answer_was_lost_is_0_again)
 {
-	street_open(HWT_SEC(20));
-	assert_rc(add("a"), 0);
-	assert_rc(hwt_durable_cancel(durable, "none", 4), -ENOENT);
+	assert_ok(add("a"));
+	assert_rc(hwt_durable_cancel(place.other, "none", 4), -ENOENT);
 	make_plan(1, PROXY_LOSE, PROXY_PASS, "");
-	assert_rc(hwt_durable_cancel(durable, "a", 1), 0);
-	assert_u64(stats_of(&place).cancelled, 1);
-	street_close();
+	assert_ok(hwt_durable_cancel(place.other, "a", 1));
+	assert_u64(stats_now().cancelled, 1);
 }
 
 /* The engine's refusal says that nothing has happened now; something has. */
@@ -390,44 +350,39 @@ Test(repeatable, a_refusal_after_a_lost_answer_is_ETIMEDOUT)
 	size_t i;
 
 	street_open(HWT_SEC(2));
-	assert_rc(add("warm"), 0);
+	assert_ok(add("warm"));
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		make_plan(1, PROXY_LOSE, PROXY_SAY, texts[i]);
 		(void)snprintf(id, sizeof(id), "t%zu", i);
 		cr_expect(add(id) == -ETIMEDOUT, "%s", texts[i]);
-		cr_expect(state_of(&place, id) == HWT_DURABLE_PENDING);
+		cr_expect(state_of(id) == HWT_DURABLE_PENDING);
 		proxy.judge = NULL;
 		cr_expect(add(id) == 1, "%s", texts[i]);
 	}
-	street_close();
+	place_close();
 }
 
-Test(repeatable, a_connection_that_breaks_is_replaced)
+StreetTest(repeatable, a_connection_that_breaks_is_replaced)
 {
-	street_open(HWT_SEC(20));
-	assert_rc(add("warm"), 0);
+	assert_ok(add("warm"));
 	make_plan(3, PROXY_CUT, PROXY_PASS, "");
-	assert_rc(add("a"), 0);
+	assert_ok(add("a"));
 	cr_assert(atomic_load(&proxy.connections) >= 4);
-	street_close();
 }
 
 /* Replicas. */
 
-Test(answers, too_few_replicas_are_ETIMEDOUT_and_the_task_is_there)
+PlaceTest(answers, too_few_replicas_are_ETIMEDOUT_and_the_task_is_there)
 {
 	struct hwt_durable_options options;
 
-	place_open(&place, NULL);
-	assert_rc(add_one(&place, "warm"), 0);
-	options = place_options(&place);
+	assert_ok(add_one("warm"));
+	options = place_options();
 	options.level = HWT_DURABLE_REPLICATED;
 	options.timeout_ns = HWT_SEC(2);
-	assert_rc(hwt_durable_open(&durable, &options), 0);
+	place_open_other(&options);
 	assert_rc(add("a"), -ETIMEDOUT);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
-	assert_rc(hwt_durable_close(durable), 0);
-	place_close(&place);
+	cr_assert(state_of("a") == HWT_DURABLE_PENDING);
 }
 
 /* Redirections: two servers stand for two nodes. */
@@ -437,7 +392,7 @@ static struct server second;
 static const char *
 id_of_shard_0(void)
 {
-	return durable_shard_of(durable, "a", 1) == 0 ? "a" : "b";
+	return durable_shard_of(place.other, "a", 1) == 0 ? "a" : "b";
 }
 
 /* The second server has the shard, too. */
@@ -466,21 +421,21 @@ follow(const char *kind, uint64_t asked_again)
 	server_free_port(port);
 	server_start(&second, settings);
 	street_open(HWT_SEC(20));
-	options = place_options(&place);
+	options = place_options();
 	options.servers = second.servers;
-	assert_rc(hwt_durable_open(&there, &options), 0);
-	assert_rc(hwt_durable_add(there, 1, &task, NULL), 0);
+	assert_ok(hwt_durable_open(&there, &options));
+	assert_ok(hwt_durable_add(there, 1, &task, NULL));
 	shard_copy();
 	(void)snprintf(text, sizeof(text), "-%s %u 127.0.0.1:%s", kind,
 	    route_slot("hwt:0", 5), port);
 	say_always(text);
 	calls = atomic_load(&proxy.calls);
-	assert_rc(add(id_of_shard_0()), 0);
+	assert_ok(add(id_of_shard_0()));
 	assert_u64(atomic_load(&proxy.calls), calls + 1);
 	assert_rc(add(id_of_shard_0()), 1);
 	assert_u64(atomic_load(&proxy.calls), calls + 1 + asked_again);
-	assert_rc(hwt_durable_close(there), 0);
-	street_close();
+	assert_ok(hwt_durable_close(there));
+	place_close();
 	server_stop(&second);
 }
 
@@ -495,19 +450,17 @@ Test(answers, ASK_is_followed_each_time)
 }
 
 /* For more than the second in which another line may hold this one back. */
-Test(answers, who_sends_calls_to_and_fro_is_named)
+StreetTest(answers, who_sends_calls_to_and_fro_is_named)
 {
 	static char text[64];
 
-	street_open(HWT_SEC(20));
-	assert_rc(add("warm"), 0);
+	assert_ok(add("warm"));
 	(void)snprintf(text, sizeof(text), "-MOVED %u 127.0.0.1:1",
 	    route_slot("hwt:0", 5));
 	make_plan(10, PROXY_SAY, PROXY_PASS, text);
-	assert_rc(add(id_of_shard_0()), 0);
+	assert_ok(add(id_of_shard_0()));
 	assert_u64(atomic_load(&said), 11);
-	assert_u64(log_lines(&place.log, "is said to be at 127.0.0.1:1"), 1);
-	street_close();
+	assert_u64(log_lines("is said to be at 127.0.0.1:1"), 1);
 }
 
 /* Each time to another port, where nobody is. */
@@ -525,21 +478,20 @@ judge_astray(struct proxy *judged, const char *name, const redisReply *command,
 	return PROXY_SAY;
 }
 
-Test(answers, any_number_of_addresses_may_come_and_go)
+StreetTest(answers, any_number_of_addresses_may_come_and_go)
 {
 	const struct engine_wait once = {.stop_fd = -1, .no_retry = true};
 	struct engine_call call = {.script = SCRIPT_STAT};
 	int i;
 
-	street_open(HWT_SEC(20));
 	proxy.judge = judge_astray;
 	for (i = 0; i < 2 * ROUTE_NODES_MAX; i++) {
-		assert_rc(engine_call(durable_engine(durable), &call, 1, &once),
+		assert_rc(
+		    engine_call(durable_engine(place.other), &call, 1, &once),
 		    -ECONNREFUSED);
 		engine_call_free(&call, 1);
 	}
 	assert_u64(atomic_load(&said), 2 * ROUTE_NODES_MAX);
 	proxy.judge = NULL;
-	assert_rc(add(id_of_shard_0()), 0);
-	street_close();
+	assert_ok(add(id_of_shard_0()));
 }

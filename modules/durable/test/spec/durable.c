@@ -10,36 +10,43 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+struct place place;
+
 struct hwt_durable_options
-place_options(struct place *place)
+place_options(void)
 {
 	return (struct hwt_durable_options){
-	    .servers = place->server.servers,
+	    .servers = place.server.servers,
 	    .shards = 2,
 	    .timeout_ns = HWT_SEC(20),
 	    .flags = HWT_DURABLE_CREATE,
-	    .log = &place->hook,
+	    .log = &place.hook,
 	};
 }
 
 struct hwt_durable_options
-place_start(struct place *place, const char *const *settings)
+place_start(const char *const *settings)
 {
-	server_start(&place->server, settings);
-	log_recorder_init(&place->log);
-	place->hook = log_recorder_hook(&place->log);
-	return place_options(place);
+	server_start(&place.server, settings);
+	log_recorder_init(&place.log);
+	place.hook = log_recorder_hook(&place.log);
+	return place_options();
 }
 
 void
-place_open(
-    struct place *place, void (*change)(struct hwt_durable_options *options))
+place_open(void (*change)(struct hwt_durable_options *options))
 {
-	struct hwt_durable_options options = place_start(place, NULL);
+	struct hwt_durable_options options = place_start(NULL);
 
 	if (change != NULL)
 		change(&options);
-	assert_rc(hwt_durable_open(&place->durable, &options), 0);
+	assert_ok(hwt_durable_open(&place.durable, &options));
+}
+
+void
+place_open_other(const struct hwt_durable_options *options)
+{
+	assert_ok(hwt_durable_open(&place.other, options));
 }
 
 void
@@ -49,65 +56,64 @@ one_shard(struct hwt_durable_options *options)
 }
 
 void
-place_schedule(struct place *place)
+place_schedule(void)
 {
-	assert_rc(hwt_durable_scheduler_start(
-		      &place->scheduler, place->durable, NULL),
-	    0);
+	assert_ok(
+	    hwt_durable_scheduler_start(&place.scheduler, place.durable, NULL));
 }
 
 void
-place_work(
-    struct place *place, const struct hwt_durable_worker_options *options)
+place_work(const struct hwt_durable_worker_options *options)
 {
-	assert_rc(
-	    hwt_durable_worker_start(&place->worker, place->durable, options),
-	    0);
+	assert_ok(hwt_durable_worker_start(&place.worker,
+	    place.other != NULL ? place.other : place.durable, options));
 }
 
 void
-place_call(struct place *place, enum script script, uint32_t shard)
+place_call(enum script script, uint32_t shard)
 {
 	struct engine_call call = {.script = script, .shard = shard};
 
-	assert_rc(
-	    engine_call(durable_engine(place->durable), &call, 1, NULL), 0);
+	assert_ok(engine_call(durable_engine(place.durable), &call, 1, NULL));
 	engine_call_free(&call, 1);
 }
 
 void
-place_unschedule(struct place *place)
+place_unschedule(void)
 {
-	assert_rc(hwt_durable_scheduler_stop(place->scheduler), 0);
-	place->scheduler = NULL;
+	assert_ok(hwt_durable_scheduler_stop(place.scheduler));
+	place.scheduler = NULL;
 }
 
 void
-place_unwork(struct place *place)
+place_unwork(void)
 {
-	assert_rc(hwt_durable_worker_stop(place->worker, HWT_SEC(60)), 0);
-	place->worker = NULL;
+	assert_ok(hwt_durable_worker_stop(place.worker, HWT_SEC(60)));
+	place.worker = NULL;
 }
 
 void
-place_close(struct place *place)
+place_close(void)
 {
-	place_unwork(place);
-	place_unschedule(place);
-	assert_rc(hwt_durable_close(place->durable), 0);
-	server_stop(&place->server);
+	place_unwork();
+	place_unschedule();
+	assert_ok(hwt_durable_close(place.other));
+	assert_ok(hwt_durable_close(place.durable));
+	if (place.proxy != NULL)
+		proxy_stop(place.proxy);
+	server_stop(&place.server);
 }
 
 uint64_t
-log_lines(struct log_recorder *log, const char *text)
+log_lines(const char *text)
 {
 	uint64_t count = 0;
 	size_t i;
 
-	(void)pthread_mutex_lock(&log->lock);
-	for (i = 0; i < log->count && i < LOG_LINES; i++)
-		count += strstr(log->lines[i].message, text) != NULL;
-	(void)pthread_mutex_unlock(&log->lock);
+	(void)pthread_mutex_lock(&place.log.lock);
+	for (i = 0; i < place.log.count && i < LOG_LINES; i++)
+		count += strstr(place.log.lines[i].message, text) != NULL;
+	(void)pthread_mutex_unlock(&place.log.lock);
 	return count;
 }
 
@@ -119,18 +125,36 @@ task_of(const char *id)
 }
 
 int
-add_one(struct place *place, const char *id)
+add_one(const char *id)
 {
 	struct hwt_durable_task task = task_of(id);
 	int result = -1;
-	int error = hwt_durable_add(place->durable, 1, &task, &result);
+	int error = hwt_durable_add(place.durable, 1, &task, &result);
 
 	return error != 0 ? error : result;
 }
 
+int
+cancel_one(const char *id)
+{
+	return hwt_durable_cancel(place.durable, id, strlen(id));
+}
+
+int
+reschedule_one(const char *id, uint64_t delay_ns)
+{
+	return hwt_durable_reschedule(
+	    place.durable, id, strlen(id), delay_ns, 0);
+}
+
 void
-add_many(struct place *place, const char *prefix, size_t count,
-    const struct hwt_durable_task *as)
+add_task(const struct hwt_durable_task *task)
+{
+	assert_ok(hwt_durable_add(place.durable, 1, task, NULL));
+}
+
+void
+add_many(const char *prefix, size_t count, const struct hwt_durable_task *as)
 {
 	static struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
 	static char id[HWT_DURABLE_BATCH_MAX][32];
@@ -143,66 +167,65 @@ add_many(struct place *place, const char *prefix, size_t count,
 		task[batch].id = id[batch];
 		task[batch].id_length = strlen(id[batch]);
 		if (++batch == HWT_DURABLE_BATCH_MAX || i + 1 == count) {
-			assert_rc(
-			    hwt_durable_add(place->durable, batch, task, NULL),
-			    0);
+			assert_ok(
+			    hwt_durable_add(place.durable, batch, task, NULL));
 			batch = 0;
 		}
 	}
 }
 
 struct hwt_durable_info
-info_of(struct place *place, const char *id)
+info_of(const char *id)
 {
 	struct hwt_durable_info info;
 
-	assert_rc(
-	    hwt_durable_get(place->durable, id, strlen(id), &info, NULL, 0), 0);
+	assert_ok(
+	    hwt_durable_get(place.durable, id, strlen(id), &info, NULL, 0));
 	return info;
 }
 
 enum hwt_durable_state
-state_of(struct place *place, const char *id)
+state_of(const char *id)
 {
 	struct hwt_durable_info info;
 	int error =
-	    hwt_durable_get(place->durable, id, strlen(id), &info, NULL, 0);
+	    hwt_durable_get(place.durable, id, strlen(id), &info, NULL, 0);
 
 	return error == 0 ? info.state : (enum hwt_durable_state)0;
 }
 
 void
-await_state(struct place *place, const char *id, enum hwt_durable_state state)
+await_state(const char *id, enum hwt_durable_state state)
 {
 	uint64_t until = monotonic_ns() + HWT_SEC(60);
 
-	while (state_of(place, id) != state) {
+	while (state_of(id) != state) {
 		cr_assert(monotonic_ns() < until, "%s is in state %d", id,
-		    (int)state_of(place, id));
+		    (int)state_of(id));
 		sleep_ns(HWT_MS(5));
 	}
 }
 
 struct hwt_durable_stats
-stats_of(struct place *place)
+stats_now(void)
 {
 	struct hwt_durable_stats stats;
 
-	assert_rc(hwt_durable_read_stats(place->durable, &stats), 0);
+	assert_ok(hwt_durable_read_stats(place.durable, &stats));
 	return stats;
 }
 
 void
-await_succeeded(struct place *place, uint64_t count)
+await_succeeded(uint64_t count)
 {
-	AWAIT(stats_of(place).succeeded >= count);
+	AWAIT(stats_now().succeeded >= count);
 }
 
 uint64_t
-calls_of(struct place *place, const char *command)
+calls_of(const char *command)
 {
 	redisReply *reply =
-	    redisCommand(place->server.context, "INFO commandstats");
+	    redisCommand(place.server.context, "INFO commandstats");
 	char name[64];
 	const char *found;
 	uint64_t count = 0;
@@ -463,12 +486,13 @@ proxy_stop(struct proxy *proxy)
 }
 
 struct hwt_durable_options
-place_behind(struct place *place, struct proxy *proxy)
+place_behind(struct proxy *proxy)
 {
-	struct hwt_durable_options options = place_options(place);
+	struct hwt_durable_options options = place_options();
 
-	proxy->path = place->server.path;
-	proxy_start(proxy, &place->server);
+	proxy->path = place.server.path;
+	proxy_start(proxy, &place.server);
+	place.proxy = proxy;
 	options.servers = proxy->servers;
 	return options;
 }

@@ -12,36 +12,50 @@
 #include "modules/durable/route.h"
 #include "modules/durable/test/spec/server.h"
 
-/* A server, a handle on it, a log; and what a test starts on the handle. */
-struct place {
+/* A server, a handle on it, a log; and what a test starts on the handle. Each
+ * test has a process of its own, and so its own. */
+extern struct place {
 	struct server server;
 	struct log_recorder log;
 	struct hwt_log hook;
 	struct hwt_durable *durable;
+	struct hwt_durable *other; /* another handle, or NULL */
+	struct proxy *proxy; /* before the server, or NULL */
 	struct hwt_durable_scheduler *scheduler;
 	struct hwt_durable_worker *worker;
-};
+} place;
+
+/* A test whose place is open with its defaults before the body, and is closed
+ * after it. */
+#define PlaceTest(suite, name) \
+	TestBetween(place_open(NULL), place_close(), suite, name)
+/* The same with a scheduler. */
+#define SchedulerTest(suite, name) \
+	TestBetween(               \
+	    (place_open(NULL), place_schedule()), place_close(), suite, name)
 
 /* A server of these settings, see server_start, and a log. Returns the options
  * of a handle on it: 2 shards; the level is FSYNCED, timeout_ns 20 s. */
-struct hwt_durable_options place_start(
-    struct place *place, const char *const *settings);
-struct hwt_durable_options place_options(struct place *place);
+struct hwt_durable_options place_start(const char *const *settings);
+struct hwt_durable_options place_options(void);
 /* place_start and a handle. change may be NULL: what the options are besides.
  */
-void place_open(
-    struct place *place, void (*change)(struct hwt_durable_options *options));
+void place_open(void (*change)(struct hwt_durable_options *options));
+/* Another handle, of these options. */
+void place_open_other(const struct hwt_durable_options *options);
 void one_shard(struct hwt_durable_options *options);
-void place_schedule(struct place *place);
-void place_work(
-    struct place *place, const struct hwt_durable_worker_options *options);
+void place_schedule(void);
+/* On the other handle, if there is one. */
+void place_work(const struct hwt_durable_worker_options *options);
 /* A script without arguments, as pause and resume. */
-void place_call(struct place *place, enum script script, uint32_t shard);
+void place_call(enum script script, uint32_t shard);
 /* Stop what was started, if anything was. */
-void place_unschedule(struct place *place);
-void place_unwork(struct place *place);
+void place_unschedule(void);
+void place_unwork(void);
 /* All of it. */
-void place_close(struct place *place);
+void place_close(void);
+/* A command for its server; its reply as a number. */
+#define ask(...) server_ask(&place.server, NULL, __VA_ARGS__)
 
 /* What an engine needs for the level FSYNCED. */
 #define FSYNCED_SETTINGS                                  \
@@ -49,26 +63,29 @@ void place_close(struct place *place);
 	    "--aof-load-truncated", "no"
 
 /* How many lines of the log have this in them. */
-uint64_t log_lines(struct log_recorder *log, const char *text);
-#define log_has(log, text) (log_lines((log), (text)) > 0)
+uint64_t log_lines(const char *text);
+#define log_has(text) (log_lines(text) > 0)
 
 /* A task of queue "q" that is due at once. */
 struct hwt_durable_task task_of(const char *id);
-int add_one(struct place *place, const char *id);
+int add_one(const char *id);
+int cancel_one(const char *id);
+int reschedule_one(const char *id, uint64_t delay_ns);
+/* One that must be accepted. */
+void add_task(const struct hwt_durable_task *task);
 /* So many, in batches, with the ids PREFIX0, PREFIX1 and so on. as is what they
  * are besides; NULL: as task_of has them. */
-void add_many(struct place *place, const char *prefix, size_t count,
-    const struct hwt_durable_task *as);
+void add_many(
+    const char *prefix, size_t count, const struct hwt_durable_task *as);
 /* Of a task that is there. */
-struct hwt_durable_info info_of(struct place *place, const char *id);
-enum hwt_durable_state state_of(struct place *place, const char *id);
-void await_state(
-    struct place *place, const char *id, enum hwt_durable_state state);
-struct hwt_durable_stats stats_of(struct place *place);
+struct hwt_durable_info info_of(const char *id);
+enum hwt_durable_state state_of(const char *id);
+void await_state(const char *id, enum hwt_durable_state state);
+struct hwt_durable_stats stats_now(void);
 /* Until at least so many have succeeded. */
-void await_succeeded(struct place *place, uint64_t count);
+void await_succeeded(uint64_t count);
 /* How often the engine has executed a command. */
-uint64_t calls_of(struct place *place, const char *command);
+uint64_t calls_of(const char *command);
 /* Waits until a condition holds, for as long as any machine needs. */
 #define AWAIT(condition)                                             \
 	do {                                                         \
@@ -122,9 +139,8 @@ struct proxy {
 void proxy_start(struct proxy *proxy, struct server *server);
 void proxy_stop(struct proxy *proxy);
 
-/* Starts a proxy before the place's server. Returns the options of a client
- * behind it. */
-struct hwt_durable_options place_behind(
-    struct place *place, struct proxy *proxy);
+/* Starts a proxy before the place's server, until place_close. Returns the
+ * options of a client behind it. */
+struct hwt_durable_options place_behind(struct proxy *proxy);
 
 #endif

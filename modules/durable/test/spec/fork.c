@@ -11,7 +11,6 @@
 
 SUITE(fork);
 
-static struct place place;
 static struct hwt_durable_token token;
 static _Atomic uint64_t calls;
 
@@ -89,7 +88,7 @@ change_queues_and_schedules(void *arg)
 static void
 open_its_own(void *arg)
 {
-	struct hwt_durable_options options = place_options(&place);
+	struct hwt_durable_options options = place_options();
 	struct hwt_durable_task task = task_of("b");
 	struct hwt_durable *own;
 
@@ -121,23 +120,20 @@ start_and_stop(void *arg)
 	child_rc(hwt_durable_close(durable), -EOWNERDEAD);
 }
 
-Test(fork, every_function_is_EOWNERDEAD_in_a_child)
+SchedulerTest(fork, every_function_is_EOWNERDEAD_in_a_child)
 {
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = callback};
 
-	place_open(&place, NULL);
-	place_schedule(&place);
-	place_work(&place, &options);
-	assert_rc(add_one(&place, "a"), 0);
+	place_work(&options);
+	assert_ok(add_one("a"));
 	wait_for(&calls, 1);
 	in_child(change_tasks, NULL);
 	in_child(change_queues_and_schedules, NULL);
 	in_child(start_and_stop, NULL);
 	in_child(open_its_own, NULL);
-	cr_assert(state_of(&place, "b") != HWT_DURABLE_RUNNING);
-	assert_rc(hwt_durable_finish(token, 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	cr_assert(state_of("b") != HWT_DURABLE_RUNNING);
+	assert_ok(hwt_durable_finish(token, 0, 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 1);
-	place_close(&place);
 }

@@ -12,8 +12,6 @@ SUITE(later);
 
 #define CALLS_MAX 128
 
-static struct place place;
-
 /* What callbacks saw, and what they are to answer. */
 static _Atomic uint64_t calls;
 static struct hwt_durable_token token[CALLS_MAX];
@@ -35,8 +33,7 @@ callback(void *ctx, const struct hwt_durable_delivery *delivery)
 	token[call] = delivery->token;
 	attempt[call] = delivery->attempt;
 	if (says != NULL)
-		assert_rc(
-		    hwt_durable_set_error(delivery, says, strlen(says)), 0);
+		assert_ok(hwt_durable_set_error(delivery, says, strlen(says)));
 	if (finishes_first >= 0) {
 		*delivery->retry_delay_ns = HWT_SEC(3600);
 		finished =
@@ -48,89 +45,72 @@ callback(void *ctx, const struct hwt_durable_delivery *delivery)
 	return answer;
 }
 
-static struct hwt_durable_worker_options
-work(void)
-{
-	return (struct hwt_durable_worker_options){
-	    .queue = "q", .callback = callback};
-}
+/* A server, a scheduler, and a worker with more options than these. */
+#define yard_open(...)                                            \
+	open_and_work(&(const struct hwt_durable_worker_options){ \
+	    .queue = "q", .callback = callback, __VA_ARGS__})
 
 static void
-yard_open(const struct hwt_durable_worker_options *options)
+open_and_work(const struct hwt_durable_worker_options *options)
 {
-	place_open(&place, NULL);
-	place_schedule(&place);
-	place_work(&place, options);
+	place_open(NULL);
+	place_schedule();
+	place_work(options);
 }
 
-/* A task whose callback has answered, or holds. */
-static void
-begin_with(const struct hwt_durable_worker_options *options)
-{
-	yard_open(options);
-	assert_rc(add_one(&place, "a"), 0);
-	wait_for(&calls, 1);
-}
+/* The same, and a task whose callback has answered, or holds. */
+#define begin(...)                       \
+	do {                             \
+		yard_open(__VA_ARGS__);  \
+		assert_ok(add_one("a")); \
+		wait_for(&calls, 1);     \
+	} while (0)
 
-static void
-begin(void)
-{
-	struct hwt_durable_worker_options options = work();
+/* A test of what has begun so. */
+#define LaterTest(suite, name, ...) \
+	TestBetween(begin(__VA_ARGS__), place_close(), suite, name)
 
-	begin_with(&options);
-}
-
-Test(later, a_task_runs_until_finish_gives_its_outcome)
+LaterTest(later, a_task_runs_until_finish_gives_its_outcome)
 {
-	begin();
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
-	assert_rc(hwt_durable_finish(token[0], 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	cr_assert(state_of("a") == HWT_DURABLE_RUNNING);
+	assert_ok(hwt_durable_finish(token[0], 0, 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 1);
-	place_close(&place);
 }
 
-Test(later, FAIL_is_a_dead_letter)
+LaterTest(later, FAIL_is_a_dead_letter)
 {
-	begin();
-	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_FAILED);
-	place_close(&place);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0));
+	await_state("a", HWT_DURABLE_FAILED);
 }
 
-Test(later, RETRY_executes_again_after_its_delay)
+LaterTest(later, RETRY_executes_again_after_its_delay)
 {
 	struct hwt_durable_info info;
 
-	begin();
-	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_RETRY, 0), 0);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_RETRY, 0));
 	wait_for(&calls, 2);
 	assert_u64(attempt[1], 2);
 	cr_assert(token[1].number != token[0].number);
-	assert_rc(
-	    hwt_durable_finish(token[1], HWT_DURABLE_RETRY, HWT_SEC(3600)), 0);
-	await_state(&place, "a", HWT_DURABLE_PENDING);
-	info = info_of(&place, "a");
+	assert_ok(
+	    hwt_durable_finish(token[1], HWT_DURABLE_RETRY, HWT_SEC(3600)));
+	await_state("a", HWT_DURABLE_PENDING);
+	info = info_of("a");
 	cr_assert(info.due_unix_ns - info.changed_unix_ns > HWT_SEC(3000));
-	place_close(&place);
 }
 
-Test(later, RETRY_without_a_delay_backs_off)
+LaterTest(later, RETRY_without_a_delay_backs_off)
 {
-	begin();
-	assert_rc(
-	    hwt_durable_finish(token[0], HWT_DURABLE_RETRY, HWT_NEVER), 0);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_RETRY, HWT_NEVER));
 	wait_for(&calls, 2);
-	assert_u64(info_of(&place, "a").attempts, 2);
-	assert_rc(hwt_durable_finish(token[1], 0, 0), 0);
-	place_close(&place);
+	assert_u64(info_of("a").attempts, 2);
+	assert_ok(hwt_durable_finish(token[1], 0, 0));
 }
 
-Test(later, arguments_outside_their_range_are_EINVAL_and_finish_nothing)
+LaterTest(later, arguments_outside_their_range_are_EINVAL_and_finish_nothing)
 {
 	struct hwt_durable_token none = {0};
 
-	begin();
 	assert_rc(hwt_durable_finish(none, 0, 0), -EINVAL);
 	assert_rc(hwt_durable_finish(token[0], -1, 0), -EINVAL);
 	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_LATER, 0), -EINVAL);
@@ -139,9 +119,8 @@ Test(later, arguments_outside_their_range_are_EINVAL_and_finish_nothing)
 	assert_rc(hwt_durable_finish(
 		      token[0], HWT_DURABLE_RETRY, HWT_DURABLE_DELAY_MAX + 1),
 	    -EINVAL);
-	assert_rc(hwt_durable_finish(token[0], 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_ok(hwt_durable_finish(token[0], 0, 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 }
 
 static void
@@ -162,113 +141,99 @@ Test(later, what_finish_error_says_is_kept_with_the_dead_letter)
 	memset(text, 'x', sizeof(text));
 	says = "not this";
 	begin();
-	assert_rc(hwt_durable_finish_error(
-		      token[0], HWT_DURABLE_FAIL, 0, text, sizeof(text)),
-	    0);
+	assert_ok(hwt_durable_finish_error(
+	    token[0], HWT_DURABLE_FAIL, 0, text, sizeof(text)));
 	assert_rc(hwt_durable_finish_error(
 		      token[0], HWT_DURABLE_FAIL, 0, "nor this", 8),
 	    -ESTALE);
-	await_state(&place, "a", HWT_DURABLE_FAILED);
+	await_state("a", HWT_DURABLE_FAILED);
 	assert_why(" xxxxxxxx");
-	place_close(&place);
+	place_close();
 }
 
 Test(later, what_the_callback_says_is_kept_if_finish_says_nothing)
 {
 	says = "this";
 	begin();
-	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0));
+	await_state("a", HWT_DURABLE_FAILED);
 	assert_why(" this");
-	place_close(&place);
+	place_close();
 }
 
 Test(later, what_finish_error_says_of_a_retry_is_kept_if_none_is_left)
 {
-	struct hwt_durable_worker_options options = work();
 	struct hwt_durable_task task = task_of("a");
 
 	task.max_attempts = 1;
-	yard_open(&options);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	yard_open();
+	add_task(&task);
 	wait_for(&calls, 1);
-	assert_rc(
-	    hwt_durable_finish_error(token[0], HWT_DURABLE_RETRY, 0, "busy", 4),
-	    0);
-	await_state(&place, "a", HWT_DURABLE_FAILED);
+	assert_ok(hwt_durable_finish_error(
+	    token[0], HWT_DURABLE_RETRY, 0, "busy", 4));
+	await_state("a", HWT_DURABLE_FAILED);
 	assert_why(" busy");
-	place_close(&place);
+	place_close();
 }
 
-Test(later, a_text_that_is_too_long_or_NULL_is_EINVAL_and_finishes_nothing)
+LaterTest(later, a_text_that_is_too_long_or_NULL_is_EINVAL_and_finishes_nothing)
 {
 	static const char text[HWT_DURABLE_ERROR_MAX + 1];
 
-	begin();
 	assert_rc(hwt_durable_finish_error(
 		      token[0], HWT_DURABLE_FAIL, 0, text, sizeof(text)),
 	    -EINVAL);
 	assert_rc(
 	    hwt_durable_finish_error(token[0], HWT_DURABLE_FAIL, 0, NULL, 0),
 	    -EINVAL);
-	assert_rc(hwt_durable_finish_error(token[0], 0, 0, "", 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_ok(hwt_durable_finish_error(token[0], 0, 0, "", 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 }
 
-Test(later, RELEASE_executes_again_and_the_attempt_does_not_count)
+LaterTest(later, RELEASE_executes_again_and_the_attempt_does_not_count)
 {
-	begin();
-	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_RELEASE, 0), 0);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_RELEASE, 0));
 	wait_for(&calls, 2);
 	assert_u64(attempt[1], 1);
-	assert_u64(stats_of(&place).given_back, 1);
-	assert_rc(hwt_durable_finish(token[1], 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_u64(stats_now().given_back, 1);
+	assert_ok(hwt_durable_finish(token[1], 0, 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 }
 
-Test(later, the_first_finish_counts_and_the_next_is_ESTALE)
+LaterTest(later, the_first_finish_counts_and_the_next_is_ESTALE)
 {
-	begin();
-	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0), 0);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_FAIL, 0));
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
-	await_state(&place, "a", HWT_DURABLE_FAILED);
+	await_state("a", HWT_DURABLE_FAILED);
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
-	place_close(&place);
 }
 
 /* With one at a time, all tokens have the same bucket. */
-Test(later, a_token_is_of_one_attempt_alone)
+LaterTest(later, a_token_is_of_one_attempt_alone, .outstanding_max = 1)
 {
-	struct hwt_durable_worker_options options = work();
-
-	options.outstanding_max = 1;
-	begin_with(&options);
-	assert_rc(hwt_durable_finish(token[0], HWT_DURABLE_RETRY, 0), 0);
+	assert_ok(hwt_durable_finish(token[0], HWT_DURABLE_RETRY, 0));
 	wait_for(&calls, 2);
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_RUNNING);
-	assert_rc(hwt_durable_finish(token[1], 0, 0), 0);
-	place_close(&place);
+	cr_assert(state_of("a") == HWT_DURABLE_RUNNING);
+	assert_ok(hwt_durable_finish(token[1], 0, 0));
 }
 
 Test(later, an_attempt_whose_callback_gave_the_outcome_is_ESTALE)
 {
 	answer = HWT_DURABLE_FAIL;
 	begin();
-	await_state(&place, "a", HWT_DURABLE_FAILED);
+	await_state("a", HWT_DURABLE_FAILED);
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
-	place_close(&place);
+	place_close();
 }
 
 Test(later, finish_may_come_before_the_callback_returns)
 {
 	finishes_first = 0;
 	begin();
-	assert_rc(finished, 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_ok(finished);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
+	place_close();
 }
 
 Test(later, after_that_what_the_callback_returns_has_no_effect)
@@ -278,141 +243,123 @@ Test(later, after_that_what_the_callback_returns_has_no_effect)
 	begin();
 	finishes_first = 0;
 	/* Its delay was an hour; that of finish is 0. */
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 2);
-	place_close(&place);
+	place_close();
 }
 
-Test(later, the_lease_is_extended_until_finish)
+LaterTest(
+    later, the_lease_is_extended_until_finish, .visibility_ns = HWT_SEC(1))
 {
-	struct hwt_durable_worker_options options = work();
-
-	options.visibility_ns = HWT_SEC(1);
-	begin_with(&options);
 	sleep_ns(HWT_MS(2500));
-	assert_u64(stats_of(&place).expired_leases, 0);
-	assert_rc(hwt_durable_finish(token[0], 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	assert_u64(stats_now().expired_leases, 0);
+	assert_ok(hwt_durable_finish(token[0], 0, 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 1);
-	place_close(&place);
 }
 
-Test(later, after_its_lease_was_lost_it_is_ESTALE)
+LaterTest(
+    later, after_its_lease_was_lost_it_is_ESTALE, .visibility_ns = HWT_SEC(1))
 {
-	struct hwt_durable_worker_options options = work();
 	char said[SAID_MAX];
 
-	options.visibility_ns = HWT_SEC(1);
-	begin_with(&options);
-	while (stats_of(&place).expired_leases == 0) {
+	while (stats_now().expired_leases == 0) {
 		(void)server_ask(&place.server, said,
 		    "ZADD {hwt:%u}:fly XX 1 a",
 		    durable_shard_of(place.durable, "a", 1));
 		sleep_ns(HWT_MS(20));
 	}
 	wait_for(&calls, 2);
-	AWAIT(log_has(&place.log, "is over before it was finished"));
+	AWAIT(log_has("is over before it was finished"));
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
-	assert_rc(hwt_durable_finish(token[1], 0, 0), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_ok(hwt_durable_finish(token[1], 0, 0));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 }
 
-Test(later, after_run_limit_ns_it_is_ESTALE_and_executed_again)
+LaterTest(later, after_run_limit_ns_it_is_ESTALE_and_executed_again,
+    .run_limit_ns = HWT_MS(50))
 {
-	struct hwt_durable_worker_options options = work();
-
-	options.run_limit_ns = HWT_MS(50);
-	begin_with(&options);
-	AWAIT(log_has(&place.log, "takes longer than run_limit_ns"));
+	AWAIT(log_has("takes longer than run_limit_ns"));
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
 	answer = 0;
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 }
 
 Test(later, after_run_limit_ns_a_callback_that_runs_cannot_be_finished)
 {
-	struct hwt_durable_worker_options options = work();
-
 	atomic_store(&holds, true);
-	options.run_limit_ns = HWT_MS(50);
-	begin_with(&options);
-	AWAIT(log_has(&place.log, "takes longer than run_limit_ns"));
+	begin(.run_limit_ns = HWT_MS(50));
+	AWAIT(log_has("takes longer than run_limit_ns"));
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
 	answer = 0;
 	atomic_store(&holds, false);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 2);
-	place_close(&place);
+	place_close();
 }
 
 Test(later, what_was_finished_before_the_limit_stays_so)
 {
-	struct hwt_durable_worker_options options = work();
-
 	atomic_store(&holds, true);
 	finishes_first = 0;
-	options.run_limit_ns = HWT_MS(50);
-	begin_with(&options);
+	begin(.run_limit_ns = HWT_MS(50));
 	sleep_ns(HWT_MS(200));
 	atomic_store(&holds, false);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(calls, 1);
-	cr_assert(!log_has(&place.log, "takes longer than run_limit_ns"));
-	place_close(&place);
+	cr_assert(!log_has("takes longer than run_limit_ns"));
+	place_close();
 }
 
 /* With a poll each second alone, it takes half a minute. */
 Test(later, the_next_is_taken_when_the_callback_has_returned)
 {
-	struct hwt_durable_worker_options options = work();
+	const struct hwt_durable_worker_options options = {
+	    .queue = "q", .callback = callback};
 	uint64_t from, takes;
 	int i;
 
-	place_open(&place, one_shard);
-	place_schedule(&place);
-	place_work(&place, &options);
+	place_open(one_shard);
+	place_schedule();
+	place_work(&options);
 	from = monotonic_ns();
-	add_many(&place, "", CALLS_MAX, NULL);
+	add_many("", CALLS_MAX, NULL);
 	wait_for(&calls, CALLS_MAX);
 	cr_assert(monotonic_ns() - from < HWT_SEC(15));
 	/* Once for each task, if it did not take ahead. */
-	takes = calls_of(&place, "lrange");
+	takes = calls_of("lrange");
 	cr_assert(takes > 0 && takes < CALLS_MAX / 2, "%" PRIu64, takes);
 	for (i = 0; i < CALLS_MAX; i++)
-		assert_rc(hwt_durable_finish(token[i], 0, 0), 0);
-	place_close(&place);
+		assert_ok(hwt_durable_finish(token[i], 0, 0));
+	place_close();
 }
 
 Test(later, no_more_is_taken_than_outstanding_max)
 {
-	struct hwt_durable_worker_options options = work();
 	int i;
 
-	options.outstanding_max = 3;
-	yard_open(&options);
-	add_many(&place, "t", 8, NULL);
+	yard_open(.outstanding_max = 3);
+	add_many("t", 8, NULL);
 	wait_for(&calls, 3);
 	/* It polls each second. */
 	sleep_ns(HWT_MS(1500));
 	assert_u64(calls, 3);
 	for (i = 0; i < 8; i++) {
 		wait_for(&calls, (uint64_t)i + 1);
-		assert_rc(hwt_durable_finish(token[i], 0, 0), 0);
+		assert_ok(hwt_durable_finish(token[i], 0, 0));
 	}
-	await_succeeded(&place, 8);
+	await_succeeded(8);
 	assert_u64(calls, 8);
-	place_close(&place);
+	place_close();
 }
 
-Test(later, outstanding_max_outside_its_range_is_EINVAL)
+PlaceTest(later, outstanding_max_outside_its_range_is_EINVAL)
 {
-	struct hwt_durable_worker_options options = work();
+	struct hwt_durable_worker_options options = {.queue = "q",
+	    .callback = callback,
+	    .threads = 4,
+	    .outstanding_max = 3};
 
-	place_open(&place, NULL);
-	options.threads = 4;
-	options.outstanding_max = 3;
 	assert_rc(
 	    hwt_durable_worker_start(&place.worker, place.durable, &options),
 	    -EINVAL);
@@ -421,20 +368,17 @@ Test(later, outstanding_max_outside_its_range_is_EINVAL)
 	    hwt_durable_worker_start(&place.worker, place.durable, &options),
 	    -EINVAL);
 	options.outstanding_max = 65536;
-	place_work(&place, &options);
-	place_close(&place);
+	place_work(&options);
 }
 
-Test(later, a_stop_in_vain_loses_nothing)
+LaterTest(later, a_stop_in_vain_loses_nothing)
 {
-	begin();
-	assert_rc(hwt_durable_worker_stop(place.worker, HWT_MS(20)), 0);
+	assert_ok(hwt_durable_worker_stop(place.worker, HWT_MS(20)));
 	place.worker = NULL;
 	/* The attempt counts, and the task is executed again. */
-	cr_assert(state_of(&place, "a") != HWT_DURABLE_RUNNING);
-	assert_u64(stats_of(&place).retried, 1);
+	cr_assert(state_of("a") != HWT_DURABLE_RUNNING);
+	assert_u64(stats_now().retried, 1);
 	assert_rc(hwt_durable_finish(token[0], 0, 0), -ESTALE);
-	place_close(&place);
 }
 
 static void *
@@ -442,18 +386,16 @@ finish_soon(void *arg)
 {
 	(void)arg;
 	sleep_ns(HWT_MS(50));
-	assert_rc(hwt_durable_finish(token[0], 0, 0), 0);
+	assert_ok(hwt_durable_finish(token[0], 0, 0));
 	return NULL;
 }
 
-Test(later, a_stop_waits_for_finish)
+LaterTest(later, a_stop_waits_for_finish)
 {
 	pthread_t thread;
 
-	begin();
-	assert_rc(pthread_create(&thread, NULL, finish_soon, NULL), 0);
-	place_unwork(&place);
-	assert_rc(pthread_join(thread, NULL), 0);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_ok(pthread_create(&thread, NULL, finish_soon, NULL));
+	place_unwork();
+	assert_ok(pthread_join(thread, NULL));
+	cr_assert(state_of("a") == HWT_DURABLE_SUCCEEDED);
 }

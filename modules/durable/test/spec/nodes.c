@@ -20,7 +20,6 @@ static struct node {
 	char port[8], bus[8];
 } node[NODES];
 
-static struct place place; /* but for its server */
 static char servers[128];
 
 static void
@@ -94,8 +93,8 @@ Test(nodes, what_is_acknowledged_as_replicated_is_on_the_replica)
 	pair_start();
 	options = options_of();
 	options.level = HWT_DURABLE_REPLICATED;
-	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	add_many(&place, "t", 20, NULL);
+	assert_ok(hwt_durable_open(&place.durable, &options));
+	add_many("t", 20, NULL);
 	server_kill(&node[0].server);
 	for (i = 0; i < 20; i++) {
 		(void)snprintf(id, sizeof(id), "t%d", i);
@@ -104,7 +103,7 @@ Test(nodes, what_is_acknowledged_as_replicated_is_on_the_replica)
 			       "EXISTS {hwt:%u}:r:%s", shard, id),
 		    1);
 	}
-	assert_rc(hwt_durable_close(place.durable), 0);
+	assert_ok(hwt_durable_close(place.durable));
 	nodes_stop(2);
 }
 
@@ -148,16 +147,16 @@ Test(nodes, a_new_master_is_found_through_a_Sentinel)
 	    "sentinel:127.0.0.1:1,127.0.0.1:%s,main", node[2].port);
 	options = options_of();
 	options.level = HWT_DURABLE_REPLICATED;
-	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(hwt_durable_close(place.durable), 0);
+	assert_ok(hwt_durable_open(&place.durable, &options));
+	assert_ok(add_one("a"));
+	assert_ok(hwt_durable_close(place.durable));
 	options.level = HWT_DURABLE_FSYNCED;
-	assert_rc(hwt_durable_open(&place.durable, &options), 0);
+	assert_ok(hwt_durable_open(&place.durable, &options));
 	server_kill(&node[0].server);
-	assert_rc(add_one(&place, "b"), 0);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
+	assert_ok(add_one("b"));
+	cr_assert(state_of("a") == HWT_DURABLE_PENDING);
 	await_said(&node[1].server, "INFO replication", "role:master");
-	assert_rc(hwt_durable_close(place.durable), 0);
+	assert_ok(hwt_durable_close(place.durable));
 	nodes_stop(3);
 }
 
@@ -255,21 +254,21 @@ Test(nodes, a_cluster_has_shards_on_each_node_and_one_can_be_moved)
 
 	cluster_start();
 	options = options_of();
-	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	add_many(&place, "a", TASKS, NULL);
-	place_schedule(&place);
-	place_work(&place, &work);
-	await_succeeded(&place, TASKS);
-	place_call(&place, SCRIPT_PAUSE, 3);
+	assert_ok(hwt_durable_open(&place.durable, &options));
+	add_many("a", TASKS, NULL);
+	place_schedule();
+	place_work(&work);
+	await_succeeded(TASKS);
+	place_call(SCRIPT_PAUSE, 3);
 	slot_move(slot, &node[from], &node[(from + 1) % NODES]);
-	place_call(&place, SCRIPT_RESUME, 3);
-	add_many(&place, "b", TASKS, NULL);
-	await_succeeded(&place, 2 * TASKS);
+	place_call(SCRIPT_RESUME, 3);
+	add_many("b", TASKS, NULL);
+	await_succeeded(2 * TASKS);
 	assert_u64(executed, 2 * TASKS);
-	assert_u64(stats_of(&place).succeeded, 2 * TASKS);
-	place_unwork(&place);
-	place_unschedule(&place);
-	assert_rc(hwt_durable_close(place.durable), 0);
+	assert_u64(stats_now().succeeded, 2 * TASKS);
+	place_unwork();
+	place_unschedule();
+	assert_ok(hwt_durable_close(place.durable));
 	nodes_stop(NODES);
 }
 
@@ -290,13 +289,13 @@ Test(nodes, a_node_of_a_cluster_that_is_killed_is_waited_for)
 
 	cluster_start();
 	options = options_of();
-	assert_rc(hwt_durable_open(&place.durable, &options), 0);
-	add_many(&place, "a", TASKS, NULL);
+	assert_ok(hwt_durable_open(&place.durable, &options));
+	add_many("a", TASKS, NULL);
 	server_kill(&node[1].server);
 	cr_assert(pthread_create(&thread, NULL, node_again, &node[1]) == 0);
-	add_many(&place, "b", TASKS, NULL);
+	add_many("b", TASKS, NULL);
 	(void)pthread_join(thread, NULL);
-	assert_u64(stats_of(&place).pending, 2 * TASKS);
-	assert_rc(hwt_durable_close(place.durable), 0);
+	assert_u64(stats_now().pending, 2 * TASKS);
+	assert_ok(hwt_durable_close(place.durable));
 	nodes_stop(NODES);
 }

@@ -8,8 +8,6 @@
 
 SUITE(open);
 
-static struct place place;
-
 static int
 open_with(const struct hwt_durable_options *options)
 {
@@ -17,7 +15,7 @@ open_with(const struct hwt_durable_options *options)
 	int error = hwt_durable_open(&made, options);
 
 	if (error == 0)
-		assert_rc(hwt_durable_close(made), 0);
+		assert_ok(hwt_durable_close(made));
 	else
 		cr_assert(made == NULL);
 	return error;
@@ -62,82 +60,71 @@ Test(open, options_outside_their_range_are_EINVAL)
 }
 
 /* The next hwt_durable_open with another one: -EEXIST. */
-Test(open, a_space_keeps_the_shape_that_it_was_made_with)
+PlaceTest(open, a_space_keeps_the_shape_that_it_was_made_with)
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_options();
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	options.shards = 0;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.shards = 3;
 	assert_rc(open_with(&options), -EEXIST);
-	cr_assert(log_has(&place.log, "another shape"));
+	cr_assert(log_has("another shape"));
 	options.shards = 2;
 	options.slots = 8;
 	assert_rc(open_with(&options), -EEXIST);
 	options.slots = 32768;
 	options.tick_ns = HWT_MS(20);
 	options.retention_ns = HWT_SEC(3600);
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.tick_ns = HWT_MS(1);
 	assert_rc(open_with(&options), -EEXIST);
-	place_close(&place);
 }
 
 /* As hwt_durable_open says it: -ENOENT, -ESTALE. */
-Test(open, a_space_is_made_by_who_says_so_and_its_parts_are_not_made_again)
+PlaceTest(open, a_space_is_made_by_who_says_so_and_its_parts_are_not_made_again)
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_options();
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	options.space = "other";
 	options.flags = 0;
 	assert_rc(open_with(&options), -ENOENT);
-	cr_assert(log_has(&place.log, "no space other"));
+	cr_assert(log_has("no space other"));
 	options.flags = HWT_DURABLE_REPAIR;
 	assert_rc(open_with(&options), -ENOENT);
 	options.flags = HWT_DURABLE_CREATE;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.flags = 0;
-	assert_rc(open_with(&options), 0);
-	(void)server_ask(&place.server, NULL, "DEL {other:1}:meta");
+	assert_ok(open_with(&options));
+	(void)ask("DEL {other:1}:meta");
 	assert_rc(open_with(&options), -ESTALE);
-	cr_assert(log_has(&place.log, "the data of shard 1 is gone"));
+	cr_assert(log_has("the data of shard 1 is gone"));
 	options.flags = HWT_DURABLE_CREATE;
 	assert_rc(open_with(&options), -ESTALE);
 	options.flags = HWT_DURABLE_REPAIR;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.flags = 0;
-	assert_rc(open_with(&options), 0);
-	place_close(&place);
+	assert_ok(open_with(&options));
 }
 
-Test(open, two_spaces_on_one_engine_do_not_know_of_each_other)
+PlaceTest(open, two_spaces_on_one_engine_do_not_know_of_each_other)
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_options();
 	struct hwt_durable_info info;
-	struct hwt_durable *other;
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	options.space = "other";
 	options.shards = 5;
-	assert_rc(hwt_durable_open(&other, &options), 0);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(hwt_durable_get(other, "a", 1, &info, NULL, 0), -ENOENT);
-	assert_rc(hwt_durable_cancel(other, "a", 1), -ENOENT);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_PENDING);
-	assert_rc(hwt_durable_close(other), 0);
-	place_close(&place);
+	place_open_other(&options);
+	assert_ok(add_one("a"));
+	assert_rc(
+	    hwt_durable_get(place.other, "a", 1, &info, NULL, 0), -ENOENT);
+	assert_rc(hwt_durable_cancel(place.other, "a", 1), -ENOENT);
+	cr_assert(state_of("a") == HWT_DURABLE_PENDING);
 }
 
 Test(open, nobody_there_is_ECONNREFUSED)
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_start(NULL);
 
-	options = place_start(&place, NULL);
 	server_kill(&place.server);
 	options.timeout_ns = HWT_MS(50);
 	assert_rc(open_with(&options), -ECONNREFUSED);
@@ -157,13 +144,13 @@ open_on(const char *const *settings, uint32_t level, const char *said)
 	struct hwt_durable_options options;
 	int error;
 
-	options = place_start(&place, settings);
+	options = place_start(settings);
 	options.level = level;
 	error = open_with(&options);
 	if (said != NULL)
-		cr_assert(log_has(&place.log, said));
+		cr_assert(log_has(said));
 	if (error != 0)
-		assert_i64(server_ask(&place.server, NULL, "DBSIZE"), 0);
+		assert_i64(ask("DBSIZE"), 0);
 	server_stop(&place.server);
 	return error;
 }
@@ -194,7 +181,7 @@ Test(open, an_engine_that_keeps_less_than_the_level_is_EOPNOTSUPP)
 	assert_rc(open_on(everysec, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(everysec, HWT_DURABLE_REPLICATED, NULL), -EOPNOTSUPP);
 	assert_rc(open_on(truncated, HWT_DURABLE_FSYNCED, NULL), -EOPNOTSUPP);
-	assert_rc(open_on(none, HWT_DURABLE_MEMORY, NULL), 0);
+	assert_ok(open_on(none, HWT_DURABLE_MEMORY, NULL));
 }
 
 Test(open, a_handle_without_level_asks_for_what_the_space_has)
@@ -202,11 +189,11 @@ Test(open, a_handle_without_level_asks_for_what_the_space_has)
 	const char *const none[] = {"--appendonly", "no", NULL};
 	struct hwt_durable_options options;
 
-	options = place_start(&place, none);
+	options = place_start(none);
 	options.level = HWT_DURABLE_MEMORY;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.level = 0;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.level = HWT_DURABLE_FSYNCED;
 	assert_rc(open_with(&options), -EOPNOTSUPP);
 	server_stop(&place.server);
@@ -241,12 +228,11 @@ open_on_info(const char *info)
 	struct hwt_durable_options options;
 	int error;
 
-	place_open(&place, NULL);
+	place_open(NULL);
 	proxy.data = (void *)(uintptr_t)info;
-	options = place_behind(&place, &proxy);
+	options = place_behind(&proxy);
 	error = open_with(&options);
-	proxy_stop(&proxy);
-	place_close(&place);
+	place_close();
 	return error;
 }
 
@@ -255,7 +241,7 @@ Test(open, an_engine_older_than_7_is_EOPNOTSUPP)
 	assert_rc(open_on_info("# Server\r\nredis_version:6.2.14\r\n"
 			       "arch_bits:64\r\n"),
 	    -EOPNOTSUPP);
-	cr_assert(log_has(&place.log, "version 6 of Redis"));
+	cr_assert(log_has("version 6 of Redis"));
 }
 
 Test(open, an_engine_of_32_bits_is_EOPNOTSUPP)
@@ -263,7 +249,7 @@ Test(open, an_engine_of_32_bits_is_EOPNOTSUPP)
 	assert_rc(open_on_info("# Server\r\nredis_version:7.0.15\r\n"
 			       "arch_bits:32\r\n"),
 	    -EOPNOTSUPP);
-	cr_assert(log_has(&place.log, "for 32 bits"));
+	cr_assert(log_has("for 32 bits"));
 }
 
 /* What the scripts are told of it, in milliseconds. */
@@ -281,21 +267,17 @@ judge_skew(struct proxy *proxy, const char *name, const redisReply *command,
 	return PROXY_PASS;
 }
 
-Test(open, the_longest_skew_does_not_wrap)
+PlaceTest(open, the_longest_skew_does_not_wrap)
 {
 	static struct proxy proxy = {.judge = judge_skew};
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_behind(&proxy);
 
-	place_open(&place, NULL);
-	options = place_behind(&place, &proxy);
 	options.skew_ns = HWT_NEVER - 1;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	cr_assert_str_eq(skew, "18446744073710");
 	options.skew_ns = HWT_NEVER;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	cr_assert_str_eq(skew, "");
-	proxy_stop(&proxy);
-	place_close(&place);
 }
 
 /* It says so, and closes the connection. */
@@ -305,10 +287,10 @@ Test(open, an_engine_with_too_many_clients_is_EAGAIN)
 	    "--maxclients", "1", FSYNCED_SETTINGS, NULL};
 	struct hwt_durable_options options;
 
-	options = place_start(&place, settings);
+	options = place_start(settings);
 	options.timeout_ns = HWT_SEC(2);
 	assert_rc(open_with(&options), -EAGAIN);
-	cr_assert(log_has(&place.log, "max number of clients"));
+	cr_assert(log_has("max number of clients"));
 	server_stop(&place.server);
 }
 
@@ -342,50 +324,44 @@ Test(open, a_wrong_password_is_EACCES_and_stands_in_no_log)
 	struct hwt_durable_options options;
 
 	/* The fixture itself has none: it waits for any answer. */
-	options = place_start(&place, settings);
+	options = place_start(settings);
 	assert_rc(open_with(&options), -EACCES);
 	options.password_file = file_with("open barley\n");
 	assert_rc(open_with(&options), -EACCES);
 	options.password_file = file_with("open sesame\nmore\n");
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.user = "default";
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	options.user = "nobody";
 	assert_rc(open_with(&options), -EACCES);
 	options.password_file = "/nowhere/at/all";
 	assert_rc(open_with(&options), -ENOENT);
 	cr_assert(log_recorder_count(&place.log) > 0);
-	cr_assert(!log_has(&place.log, "sesame"));
-	cr_assert(!log_has(&place.log, "barley"));
+	cr_assert(!log_has("sesame"));
+	cr_assert(!log_has("barley"));
 	server_stop(&place.server);
 }
 
-Test(open, a_password_for_an_engine_without_one_is_EACCES)
+PlaceTest(open, a_password_for_an_engine_without_one_is_EACCES)
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_options();
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	options.password_file = file_with("open sesame\n");
 	assert_rc(open_with(&options), -EACCES);
 	options.password_file = file_with("");
 	assert_rc(open_with(&options), -ENOENT);
-	place_close(&place);
 }
 
 /* What is left of a line that was cut would be another password. */
-Test(open, a_password_is_taken_whole_or_is_EINVAL)
+PlaceTest(open, a_password_is_taken_whole_or_is_EINVAL)
 {
 	static const char *const ends[] = {"", "\n", "\r\n", "\nmore"};
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_options();
 	char text[600];
 	size_t i;
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	memset(text, 'x', 513);
-	(void)server_ask(&place.server, NULL,
-	    "ACL SETUSER longer on ~* &* +@all >%b", text, (size_t)512);
+	(void)ask("ACL SETUSER longer on ~* &* +@all >%b", text, (size_t)512);
 	options.user = "longer";
 	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
 		(void)strcpy(text + 512, ends[i]);
@@ -396,40 +372,35 @@ Test(open, a_password_is_taken_whole_or_is_EINVAL)
 		options.password_file = file_with(text);
 		cr_expect(open_with(&options) == -EINVAL, "%zu", i);
 	}
-	cr_assert(log_has(&place.log, "more than 512 bytes"));
+	cr_assert(log_has("more than 512 bytes"));
 	options.password_file = file_of("one\0two\n", 8);
 	assert_rc(open_with(&options), -EINVAL);
-	place_close(&place);
 }
 
-Test(open, no_right_to_a_command_is_EACCES)
+PlaceTest(open, no_right_to_a_command_is_EACCES)
 {
 	struct hwt_durable_options options;
 
-	place_open(&place, NULL);
-	(void)server_ask(&place.server, NULL,
+	(void)ask(
 	    "ACL SETUSER reader on >secret ~* +@read +role +info +config");
-	options = place_options(&place);
+	options = place_options();
 	options.user = "reader";
 	options.password_file = file_with("secret\n");
 	assert_rc(open_with(&options), -EACCES);
-	place_close(&place);
 }
 
 /* Memory, children, closing. */
 
 /* In hwt_durable_open, whatever allocation fails: -ENOMEM; or 0, if a reply
  * could not be read and the call was repeated. */
-Test(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
+PlaceTest(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
 {
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_options();
 	uint64_t i, count, failed = 0;
 	int error;
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	fault_arm(FAULT_HEAP, FAULT_COUNT);
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	count = fault_disarm();
 	for (i = 1; i <= count; i++) {
 		fault_arm(FAULT_HEAP, i);
@@ -440,16 +411,13 @@ Test(open, without_memory_it_is_ENOMEM_and_nothing_leaks)
 		failed += error == -ENOMEM;
 	}
 	cr_assert(failed > 10);
-	place_close(&place);
 }
 
-Test(open, what_is_in_use_cannot_be_closed)
+PlaceTest(open, what_is_in_use_cannot_be_closed)
 {
-	place_open(&place, NULL);
-	place_schedule(&place);
+	place_schedule();
 	assert_rc(hwt_durable_close(place.durable), -EBUSY);
-	assert_rc(hwt_durable_close(NULL), 0);
-	place_close(&place);
+	assert_ok(hwt_durable_close(NULL));
 }
 
 Test(open, it_works_over_TCP)
@@ -460,8 +428,8 @@ Test(open, it_works_over_TCP)
 
 	server_free_port(port);
 	(void)snprintf(servers, sizeof(servers), "127.0.0.1:%s", port);
-	options = place_start(&place, settings);
+	options = place_start(settings);
 	options.servers = servers;
-	assert_rc(open_with(&options), 0);
+	assert_ok(open_with(&options));
 	server_stop(&place.server);
 }

@@ -11,8 +11,6 @@
 SUITE(produce);
 SUITE(whole);
 
-static struct place place;
-
 static uint64_t
 unix_ns(void)
 {
@@ -22,14 +20,13 @@ unix_ns(void)
 	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
-Test(produce, what_was_added_can_be_got)
+PlaceTest(produce, what_was_added_can_be_got)
 {
 	struct hwt_durable_task task = task_of("id \0\xff");
 	struct hwt_durable_info info;
 	uint64_t before, after;
 	char payload[8] = "";
 
-	place_open(&place, NULL);
 	task.id_length = 5;
 	task.queue = "some.queue-1_A";
 	task.delay_ns = HWT_SEC(100) + 1;
@@ -37,11 +34,10 @@ Test(produce, what_was_added_can_be_got)
 	task.payload = "pay\0load";
 	task.payload_length = 8;
 	before = unix_ns();
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	add_task(&task);
 	after = unix_ns();
-	assert_rc(hwt_durable_get(place.durable, task.id, 5, &info, payload,
-		      sizeof(payload)),
-	    0);
+	assert_ok(hwt_durable_get(
+	    place.durable, task.id, 5, &info, payload, sizeof(payload)));
 	cr_assert(info.state == HWT_DURABLE_PENDING);
 	assert_u64(info.attempts, 0);
 	assert_u64(info.max_attempts, 7);
@@ -51,77 +47,67 @@ Test(produce, what_was_added_can_be_got)
 	cr_assert(memcmp(payload, "pay\0load", 8) == 0);
 	cr_assert(info.due_unix_ns >= before + task.delay_ns);
 	cr_assert(info.due_unix_ns <= after + task.delay_ns + HWT_MS(2));
-	place_close(&place);
 }
 
-Test(produce, a_due_time_is_rounded_up_to_a_millisecond)
+PlaceTest(produce, a_due_time_is_rounded_up_to_a_millisecond)
 {
 	struct hwt_durable_task task = task_of("a");
 
-	place_open(&place, NULL);
 	task.flags = HWT_DURABLE_AT;
 	task.due_unix_ns = HWT_MS(1700000000123) + 1;
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	assert_u64(info_of(&place, "a").due_unix_ns, HWT_MS(1700000000124));
-	place_close(&place);
+	add_task(&task);
+	assert_u64(info_of("a").due_unix_ns, HWT_MS(1700000000124));
 }
 
-Test(produce, a_default_task_has_20_attempts)
+PlaceTest(produce, a_default_task_has_20_attempts)
 {
-	place_open(&place, NULL);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_u64(info_of(&place, "a").max_attempts, 20);
-	place_close(&place);
+	assert_ok(add_one("a"));
+	assert_u64(info_of("a").max_attempts, 20);
 }
 
-Test(produce, adding_again_changes_nothing_and_answers_1)
+PlaceTest(produce, adding_again_changes_nothing_and_answers_1)
 {
 	struct hwt_durable_task task = task_of("a");
 	int result = -1;
 
-	place_open(&place, NULL);
 	task.delay_ns = HWT_SEC(50);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
-	assert_rc(result, 0);
+	assert_ok(hwt_durable_add(place.durable, 1, &task, &result));
+	assert_ok(result);
 	task.queue = "other";
-	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_ok(hwt_durable_add(place.durable, 1, &task, &result));
 	assert_rc(result, 1);
-	cr_assert_str_eq(info_of(&place, "a").queue, "q");
-	assert_u64(stats_of(&place).added, 1);
-	place_close(&place);
+	cr_assert_str_eq(info_of("a").queue, "q");
+	assert_u64(stats_now().added, 1);
 }
 
-Test(produce, adding_what_has_ended_answers_its_state_or_takes_its_place)
+PlaceTest(produce, adding_what_has_ended_answers_its_state_or_takes_its_place)
 {
 	struct hwt_durable_task task = task_of("a");
 	struct hwt_durable_info info;
 	int result = -1;
 
-	place_open(&place, NULL);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_ok(hwt_durable_add(place.durable, 1, &task, &result));
+	assert_ok(cancel_one("a"));
+	assert_ok(hwt_durable_add(place.durable, 1, &task, &result));
 	assert_rc(result, HWT_DURABLE_CANCELLED);
 	task.flags = HWT_DURABLE_REPLACE | HWT_DURABLE_AT;
 	task.due_unix_ns = unix_ns() + HWT_SEC(60);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
-	assert_rc(result, 0);
-	info = info_of(&place, "a");
+	assert_ok(hwt_durable_add(place.durable, 1, &task, &result));
+	assert_ok(result);
+	info = info_of("a");
 	cr_assert(info.state == HWT_DURABLE_PENDING);
 	assert_u64(info.generation, 2);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, &result), 0);
+	assert_ok(hwt_durable_add(place.durable, 1, &task, &result));
 	assert_rc(result, HWT_DURABLE_PENDING);
-	place_close(&place);
 }
 
-Test(produce, a_full_batch_is_stored_over_all_shards)
+PlaceTest(produce, a_full_batch_is_stored_over_all_shards)
 {
 	static struct hwt_durable_task tasks[HWT_DURABLE_BATCH_MAX + 1];
 	static char ids[HWT_DURABLE_BATCH_MAX + 1][8];
 	static int results[HWT_DURABLE_BATCH_MAX];
 	size_t i;
 
-	place_open(&place, NULL);
 	for (i = 0; i <= HWT_DURABLE_BATCH_MAX; i++) {
 		(void)snprintf(ids[i], sizeof(ids[i]), "t%zu", i);
 		tasks[i] = task_of(ids[i]);
@@ -129,17 +115,15 @@ Test(produce, a_full_batch_is_stored_over_all_shards)
 	assert_rc(hwt_durable_add(
 		      place.durable, HWT_DURABLE_BATCH_MAX + 1, tasks, results),
 	    -EINVAL);
-	assert_u64(stats_of(&place).added, 0);
-	assert_rc(hwt_durable_add(
-		      place.durable, HWT_DURABLE_BATCH_MAX, tasks, results),
-	    0);
+	assert_u64(stats_now().added, 0);
+	assert_ok(hwt_durable_add(
+	    place.durable, HWT_DURABLE_BATCH_MAX, tasks, results));
 	for (i = 0; i < HWT_DURABLE_BATCH_MAX; i++)
 		cr_assert(results[i] == 0);
-	assert_u64(stats_of(&place).added, HWT_DURABLE_BATCH_MAX);
-	assert_u64(stats_of(&place).pending, HWT_DURABLE_BATCH_MAX);
-	assert_rc(hwt_durable_add(place.durable, 0, NULL, NULL), 0);
+	assert_u64(stats_now().added, HWT_DURABLE_BATCH_MAX);
+	assert_u64(stats_now().pending, HWT_DURABLE_BATCH_MAX);
+	assert_ok(hwt_durable_add(place.durable, 0, NULL, NULL));
 	assert_rc(hwt_durable_add(place.durable, 1, NULL, NULL), -EINVAL);
-	place_close(&place);
 }
 
 /* Each is one bad task among good ones. */
@@ -165,14 +149,13 @@ assert_refused(struct hwt_durable_task bad, const char *which)
 		assert_refused(bad, #field " = " #value);   \
 	} while (0)
 
-Test(whole, one_bad_task_among_good_ones_stores_nothing)
+PlaceTest(whole, one_bad_task_among_good_ones_stores_nothing)
 {
 	static const char long_queue[] =
 	    "12345678901234567890123456789012345678901234567890123456789012345";
 	static char payload[HWT_DURABLE_PAYLOAD_MAX + 1];
 	struct hwt_durable_task task = task_of("b");
 
-	place_open(&place, NULL);
 	WITH(id, NULL);
 	WITH(id_length, 0);
 	WITH(id_length, HWT_DURABLE_ID_MAX + 1);
@@ -215,59 +198,53 @@ Test(whole, one_bad_task_among_good_ones_stores_nothing)
 	task.flags |= HWT_DURABLE_EXPIRES_AT;
 	task.expires_unix_ns = task.due_unix_ns - 1;
 	assert_refused(task, "expires_unix_ns");
-	assert_u64(stats_of(&place).added, 0);
-	place_close(&place);
+	assert_u64(stats_now().added, 0);
 }
 
-Test(produce, what_a_task_says_of_itself_can_be_got)
+PlaceTest(produce, what_a_task_says_of_itself_can_be_got)
 {
 	struct hwt_durable_task task = task_of("a");
 	struct hwt_durable_info info;
 	uint64_t now = unix_ns();
 
-	place_open(&place, NULL);
 	task.payload = "pay";
 	task.payload_length = 3;
 	task.flags = HWT_DURABLE_EXPIRES_AT | HWT_DURABLE_REPLACE;
 	task.expires_unix_ns = HWT_MS(now / HWT_MS(1) + 60000) - 1;
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	info = info_of(&place, "a");
+	add_task(&task);
+	info = info_of("a");
 	assert_u64(info.expires_unix_ns, task.expires_unix_ns + 1);
 	assert_u64(info.payload_length, 3);
 	cr_assert_str_eq(info.queue, "q");
-	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, HWT_SEC(70), 0),
-	    -EINVAL);
+	assert_rc(reschedule_one("a", HWT_SEC(70)), -EINVAL);
 	task.id = "b";
 	task.flags = HWT_DURABLE_AT;
 	task.due_unix_ns = now + HWT_SEC(600);
 	task.expires_ns = HWT_SEC(60);
 	/* Clocks may differ, so that this is for the engine to find out. */
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	cr_assert(info_of(&place, "b").expires_unix_ns >= now + HWT_SEC(60));
-	assert_rc(add_one(&place, "c"), 0);
-	info = info_of(&place, "c");
+	add_task(&task);
+	cr_assert(info_of("b").expires_unix_ns >= now + HWT_SEC(60));
+	assert_ok(add_one("c"));
+	info = info_of("c");
 	assert_u64(info.expires_unix_ns, 0);
 	assert_u64(info.retry_first_ns, 0);
-	place_close(&place);
 }
 
-Test(produce, the_priority_of_a_task_can_be_got)
+PlaceTest(produce, the_priority_of_a_task_can_be_got)
 {
 	static const uint32_t flags[] = {0, HWT_DURABLE_HIGH, HWT_DURABLE_LOW};
 	struct hwt_durable_task task = task_of("a");
 	size_t i;
 
-	place_open(&place, NULL);
 	for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		task.flags = flags[i] | HWT_DURABLE_REPLACE;
-		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-		assert_u64(info_of(&place, "a").flags, flags[i]);
-		assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+		add_task(&task);
+		assert_u64(info_of("a").flags, flags[i]);
+		assert_ok(cancel_one("a"));
 	}
-	place_close(&place);
 }
 
-Test(produce, how_a_task_is_retried_can_be_got)
+PlaceTest(produce, how_a_task_is_retried_can_be_got)
 {
 	static const struct {
 		double factor, told;
@@ -282,25 +259,22 @@ Test(produce, how_a_task_is_retried_can_be_got)
 	struct hwt_durable_info info;
 	size_t i;
 
-	place_open(&place, NULL);
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		task.id = &"abcd"[i];
 		task.id_length = 1;
 		task.retry_factor = rows[i].factor;
 		task.retry_first_ns = rows[i].first_ns;
 		task.retry_most_ns = rows[i].most_ns;
-		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-		assert_rc(
-		    hwt_durable_get(place.durable, task.id, 1, &info, NULL, 0),
-		    0);
+		add_task(&task);
+		assert_ok(
+		    hwt_durable_get(place.durable, task.id, 1, &info, NULL, 0));
 		cr_assert(info.retry_factor == rows[i].told);
 		assert_u64(info.retry_first_ns, HWT_MS(rows[i].first_ms));
 		assert_u64(info.retry_most_ns, HWT_MS(rows[i].most_ms));
 	}
-	place_close(&place);
 }
 
-Test(produce, what_is_just_within_the_limits_is_stored)
+PlaceTest(produce, what_is_just_within_the_limits_is_stored)
 {
 	static char payload[HWT_DURABLE_PAYLOAD_MAX];
 	struct hwt_durable_info info;
@@ -313,51 +287,44 @@ Test(produce, what_is_just_within_the_limits_is_stored)
 	    .payload = payload,
 	    .payload_length = sizeof(payload)};
 
-	place_open(&place, NULL);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	assert_rc(hwt_durable_get(place.durable, payload, HWT_DURABLE_ID_MAX,
-		      &info, NULL, 0),
-	    0);
+	add_task(&task);
+	assert_ok(hwt_durable_get(
+	    place.durable, payload, HWT_DURABLE_ID_MAX, &info, NULL, 0));
 	assert_u64(info.payload_length, sizeof(payload));
 	task.id = "past";
 	task.id_length = 4;
 	task.flags = HWT_DURABLE_AT;
 	task.due_unix_ns = 0;
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	place_close(&place);
+	add_task(&task);
 }
 
 /* The engine refuses a script with more than 1 MiB of them. */
-Test(produce, the_longest_payloads_are_split_over_scripts)
+PlaceTest(produce, the_longest_payloads_are_split_over_scripts)
 {
 	static char payload[HWT_DURABLE_PAYLOAD_MAX];
 	struct hwt_durable_task task = task_of("");
 
-	place_open(&place, NULL);
 	task.payload = payload;
 	task.payload_length = sizeof(payload);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(add_one(&place, "b"), 0);
-	(void)server_ask(&place.server, NULL, "CONFIG RESETSTAT");
-	add_many(&place, "t", HWT_DURABLE_BATCH_MAX, &task);
-	cr_assert(calls_of(&place, "fcall") >= 32);
-	assert_u64(stats_of(&place).added, HWT_DURABLE_BATCH_MAX + 2);
-	place_close(&place);
+	assert_ok(add_one("a"));
+	assert_ok(add_one("b"));
+	(void)ask("CONFIG RESETSTAT");
+	add_many("t", HWT_DURABLE_BATCH_MAX, &task);
+	cr_assert(calls_of("fcall") >= 32);
+	assert_u64(stats_now().added, HWT_DURABLE_BATCH_MAX + 2);
 }
 
-Test(produce, an_id_that_cannot_be_is_EINVAL)
+PlaceTest(produce, an_id_that_cannot_be_is_EINVAL)
 {
 	static const char id[HWT_DURABLE_ID_MAX + 1];
 	struct hwt_durable_info info;
 
-	place_open(&place, NULL);
 	assert_rc(hwt_durable_cancel(place.durable, NULL, 1), -EINVAL);
 	assert_rc(hwt_durable_cancel(place.durable, "a", 0), -EINVAL);
 	assert_rc(hwt_durable_cancel(place.durable, id, sizeof(id)), -EINVAL);
 	assert_rc(hwt_durable_reschedule(place.durable, "a", 0, 0, 0), -EINVAL);
 	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, 0, 2), -EINVAL);
-	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, HWT_NEVER, 0),
-	    -EINVAL);
+	assert_rc(reschedule_one("a", HWT_NEVER), -EINVAL);
 	assert_rc(
 	    hwt_durable_get(place.durable, "a", 0, &info, NULL, 0), -EINVAL);
 	assert_rc(
@@ -365,62 +332,52 @@ Test(produce, an_id_that_cannot_be_is_EINVAL)
 	assert_rc(hwt_durable_read_stats(place.durable, NULL), -EINVAL);
 	assert_rc(hwt_durable_add(NULL, 0, NULL, NULL), -EINVAL);
 	assert_rc(hwt_durable_cancel(NULL, "a", 1), -EINVAL);
-	place_close(&place);
 }
 
-Test(produce, an_unknown_id_is_ENOENT)
+PlaceTest(produce, an_unknown_id_is_ENOENT)
 {
 	struct hwt_durable_info info;
 
-	place_open(&place, NULL);
 	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -ENOENT);
 	assert_rc(hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -ENOENT);
 	assert_rc(
 	    hwt_durable_get(place.durable, "a", 1, &info, NULL, 0), -ENOENT);
-	place_close(&place);
 }
 
-Test(produce, a_cancelled_task_can_be_cancelled_again_but_not_rescheduled)
+PlaceTest(produce, a_cancelled_task_can_be_cancelled_again_but_not_rescheduled)
 {
-	place_open(&place, NULL);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
-	cr_assert(state_of(&place, "a") == HWT_DURABLE_CANCELLED);
-	assert_rc(
-	    hwt_durable_reschedule(place.durable, "a", 1, 0, 0), -EALREADY);
-	assert_rc(add_one(&place, "a"), HWT_DURABLE_CANCELLED);
-	assert_u64(stats_of(&place).cancelled, 1);
-	place_close(&place);
+	assert_ok(add_one("a"));
+	assert_ok(cancel_one("a"));
+	assert_ok(cancel_one("a"));
+	cr_assert(state_of("a") == HWT_DURABLE_CANCELLED);
+	assert_rc(reschedule_one("a", 0), -EALREADY);
+	assert_rc(add_one("a"), HWT_DURABLE_CANCELLED);
+	assert_u64(stats_now().cancelled, 1);
 }
 
-Test(produce, a_reschedule_makes_a_new_generation)
+PlaceTest(produce, a_reschedule_makes_a_new_generation)
 {
 	struct hwt_durable_info info;
 	uint64_t due = HWT_MS(1900000000000);
 
-	place_open(&place, NULL);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(
-	    hwt_durable_reschedule(place.durable, "a", 1, due, HWT_DURABLE_AT),
-	    0);
-	info = info_of(&place, "a");
+	assert_ok(add_one("a"));
+	assert_ok(
+	    hwt_durable_reschedule(place.durable, "a", 1, due, HWT_DURABLE_AT));
+	info = info_of("a");
 	assert_u64(info.generation, 2);
 	assert_u64(info.due_unix_ns, due);
-	place_close(&place);
 }
 
-Test(produce, an_engine_out_of_memory_refuses_adds_alone)
+PlaceTest(produce, an_engine_out_of_memory_refuses_adds_alone)
 {
 	static char payload[HWT_DURABLE_PAYLOAD_MAX];
 	struct hwt_durable_task task;
 	char id[16];
 	int error = 0, i;
 
-	place_open(&place, NULL);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(add_one(&place, "b"), 0);
-	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 8mb");
+	assert_ok(add_one("a"));
+	assert_ok(add_one("b"));
+	(void)ask("CONFIG SET maxmemory 8mb");
 	for (i = 0; i < 1000 && error == 0; i++) {
 		(void)snprintf(id, sizeof(id), "t%d", i);
 		task = task_of(id);
@@ -429,20 +386,17 @@ Test(produce, an_engine_out_of_memory_refuses_adds_alone)
 		error = hwt_durable_add(place.durable, 1, &task, NULL);
 	}
 	assert_rc(error, -ENOSPC);
-	(void)server_ask(&place.server, NULL, "CONFIG SET maxmemory 1mb");
-	assert_rc(add_one(&place, "c"), -ENOSPC);
-	assert_rc(hwt_durable_reschedule(place.durable, "b", 1, 0, 0), 0);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
-	place_close(&place);
+	(void)ask("CONFIG SET maxmemory 1mb");
+	assert_rc(add_one("c"), -ENOSPC);
+	assert_ok(reschedule_one("b", 0));
+	assert_ok(cancel_one("a"));
 }
 
-Test(produce, a_space_that_is_gone_is_ESTALE)
+PlaceTest(produce, a_space_that_is_gone_is_ESTALE)
 {
-	place_open(&place, NULL);
-	(void)server_ask(&place.server, NULL, "FLUSHALL");
-	assert_rc(add_one(&place, "a"), -ESTALE);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), -ESTALE);
-	place_close(&place);
+	(void)ask("FLUSHALL");
+	assert_rc(add_one("a"), -ESTALE);
+	assert_rc(cancel_one("a"), -ESTALE);
 }
 
 static enum proxied
@@ -458,20 +412,14 @@ judge_late(struct proxy *proxy, const char *name, const redisReply *command,
 
 /* The scripts' tests move the engine's clock itself; here, what is made of
  * their answer. */
-Test(produce, clocks_that_are_apart_are_ETIME)
+PlaceTest(produce, clocks_that_are_apart_are_ETIME)
 {
 	static struct proxy proxy;
-	struct hwt_durable_options options;
+	struct hwt_durable_options options = place_behind(&proxy);
 	struct hwt_durable_task task = task_of("a");
-	struct hwt_durable *durable;
 
-	place_open(&place, NULL);
-	options = place_behind(&place, &proxy);
-	assert_rc(hwt_durable_open(&durable, &options), 0);
+	place_open_other(&options);
 	proxy.judge = judge_late;
-	assert_rc(hwt_durable_add(durable, 1, &task, NULL), -ETIME);
-	cr_assert(state_of(&place, "a") == 0);
-	assert_rc(hwt_durable_close(durable), 0);
-	proxy_stop(&proxy);
-	place_close(&place);
+	assert_rc(hwt_durable_add(place.other, 1, &task, NULL), -ETIME);
+	cr_assert(state_of("a") == 0);
 }

@@ -8,77 +8,65 @@
 
 SUITE(queue);
 
-static struct place place;
-
 /* What a worker or a resume leaves in the engine: number of the reply. */
 static void
 await_reply(const char *command, long long number)
 {
-	while (server_ask(&place.server, NULL, command) != number)
+	while (ask(command) != number)
 		(void)usleep(1000);
 }
 
-Test(queue, nothing_begins_until_the_resume)
+PlaceTest(queue, nothing_begins_until_the_resume)
 {
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = done};
 
-	place_open(&place, NULL);
-	assert_rc(hwt_durable_pause(place.durable, "q"), 0);
-	assert_rc(hwt_durable_pause(place.durable, "q"), 0);
-	place_schedule(&place);
-	place_work(&place, &options);
+	assert_ok(hwt_durable_pause(place.durable, "q"));
+	assert_ok(hwt_durable_pause(place.durable, "q"));
+	place_schedule();
+	place_work(&options);
 	/* In another shard each. */
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(add_one(&place, "b"), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	await_state(&place, "b", HWT_DURABLE_DELIVERED);
+	assert_ok(add_one("a"));
+	assert_ok(add_one("b"));
+	await_state("a", HWT_DURABLE_DELIVERED);
+	await_state("b", HWT_DURABLE_DELIVERED);
 
 	/* It has asked all shards once, and will again. */
 	await_reply("EXISTS {hwt}:p:q", 1);
 	await_reply("EXISTS {hwt}:p:q", 0);
 	await_reply("EXISTS {hwt}:p:q", 1);
-	assert_u64(stats_of(&place).begun, 0);
+	assert_u64(stats_now().begun, 0);
 
-	assert_rc(hwt_durable_resume(place.durable, "q"), 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	await_state(&place, "b", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	assert_ok(hwt_durable_resume(place.durable, "q"));
+	await_state("a", HWT_DURABLE_SUCCEEDED);
+	await_state("b", HWT_DURABLE_SUCCEEDED);
 }
 
-Test(queue, a_resume_tells_one_of_those_that_wait_of_all_shards)
+PlaceTest(queue, a_resume_tells_one_of_those_that_wait_of_all_shards)
 {
 	char hint[SAID_MAX];
 
-	place_open(&place, NULL);
-	assert_rc(hwt_durable_pause(place.durable, "q"), 0);
-	assert_rc(hwt_durable_resume(place.durable, "q"), 0);
+	assert_ok(hwt_durable_pause(place.durable, "q"));
+	assert_ok(hwt_durable_resume(place.durable, "q"));
 	(void)server_ask(&place.server, hint, "LPOP {hwt}:k:q");
 	cr_assert_str_eq(hint, "*");
-	assert_u64(server_ask(&place.server, NULL, "EXISTS {hwt}:k:q"), 0);
-	place_close(&place);
+	assert_u64(ask("EXISTS {hwt}:k:q"), 0);
 }
 
 /* It is in the engine all the same, and can be repeated. */
-Test(queue, a_pause_that_too_few_replicas_have_is_ETIMEDOUT)
+PlaceTest(queue, a_pause_that_too_few_replicas_have_is_ETIMEDOUT)
 {
-	struct hwt_durable_options options;
-	struct hwt_durable *durable;
+	struct hwt_durable_options options = place_options();
 
-	place_open(&place, NULL);
-	options = place_options(&place);
 	options.level = HWT_DURABLE_REPLICATED;
 	options.timeout_ns = HWT_SEC(1);
-	assert_rc(hwt_durable_open(&durable, &options), 0);
-	assert_rc(hwt_durable_pause(durable, "q"), -ETIMEDOUT);
-	assert_u64(server_ask(&place.server, NULL, "ZCARD {hwt:0}:paused"), 1);
-	assert_rc(hwt_durable_close(durable), 0);
-	place_close(&place);
+	place_open_other(&options);
+	assert_rc(hwt_durable_pause(place.other, "q"), -ETIMEDOUT);
+	assert_u64(ask("ZCARD {hwt:0}:paused"), 1);
 }
 
-Test(queue, names_outside_their_range_are_EINVAL)
+PlaceTest(queue, names_outside_their_range_are_EINVAL)
 {
-	place_open(&place, NULL);
 	assert_rc(hwt_durable_pause(place.durable, NULL), -EINVAL);
 	assert_rc(hwt_durable_pause(place.durable, ""), -EINVAL);
 	assert_rc(hwt_durable_pause(place.durable, "a b"), -EINVAL);
@@ -86,10 +74,9 @@ Test(queue, names_outside_their_range_are_EINVAL)
 	assert_rc(hwt_durable_resume(place.durable, NULL), -EINVAL);
 	assert_rc(hwt_durable_resume(place.durable, "a b"), -EINVAL);
 	assert_rc(hwt_durable_resume(NULL, "q"), -EINVAL);
-	place_close(&place);
 }
 
-Test(queue, limits_outside_their_range_are_EINVAL)
+PlaceTest(queue, limits_outside_their_range_are_EINVAL)
 {
 	static const struct hwt_durable_limits bad[] = {
 	    {.at_once = 1}, /* there are two shards or more */
@@ -103,7 +90,6 @@ Test(queue, limits_outside_their_range_are_EINVAL)
 	const struct hwt_durable_limits good = {.at_once = 64, .rate = 0.001};
 	size_t i;
 
-	place_open(&place, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_rc(
 		    hwt_durable_limit(place.durable, "q", &bad[i]), -EINVAL);
@@ -111,8 +97,7 @@ Test(queue, limits_outside_their_range_are_EINVAL)
 	assert_rc(hwt_durable_limit(place.durable, NULL, &good), -EINVAL);
 	assert_rc(hwt_durable_limit(place.durable, "a b", &good), -EINVAL);
 	assert_rc(hwt_durable_limit(NULL, "q", &good), -EINVAL);
-	assert_rc(hwt_durable_limit(place.durable, "q", &good), 0);
-	place_close(&place);
+	assert_ok(hwt_durable_limit(place.durable, "q", &good));
 }
 
 /* What runs, and the most that did. */
@@ -147,39 +132,35 @@ execute_within(
 	struct hwt_durable_worker *other;
 	uint64_t begun_ns, took_ns;
 
-	(void)server_ask(&place.server, NULL, "SET {hwt}:p:q other");
-	assert_rc(hwt_durable_limit(place.durable, "q", limits), 0);
-	add_many(&place, "", tasks, NULL);
+	(void)ask("SET {hwt}:p:q other");
+	assert_ok(hwt_durable_limit(place.durable, "q", limits));
+	add_many("", tasks, NULL);
 	begun_ns = monotonic_ns();
-	place_work(&place, &options);
-	assert_rc(hwt_durable_worker_start(&other, place.durable, &options), 0);
-	place_schedule(&place);
-	await_succeeded(&place, tasks);
+	place_work(&options);
+	assert_ok(hwt_durable_worker_start(&other, place.durable, &options));
+	place_schedule();
+	await_succeeded(tasks);
 	took_ns = monotonic_ns() - begun_ns;
-	assert_rc(hwt_durable_worker_stop(other, HWT_SEC(60)), 0);
+	assert_ok(hwt_durable_worker_stop(other, HWT_SEC(60)));
 	return took_ns;
 }
 
-Test(queue, so_many_tasks_run_at_a_time_and_an_end_lets_the_next_begin)
+PlaceTest(queue, so_many_tasks_run_at_a_time_and_an_end_lets_the_next_begin)
 {
 	const struct hwt_durable_limits limits = {.at_once = 4};
 	struct load load = {0};
 
-	place_open(&place, NULL);
 	(void)execute_within(&limits, 400, &load);
 	cr_assert(load.most <= 4, "%d at a time", load.most);
-	place_close(&place);
 }
 
-Test(queue, so_many_attempts_begin_in_a_second)
+PlaceTest(queue, so_many_attempts_begin_in_a_second)
 {
 	const struct hwt_durable_limits limits = {.rate = 40};
 	struct load load = {0};
 	uint64_t took_ns;
 
-	place_open(&place, NULL);
 	took_ns = execute_within(&limits, 80, &load);
 	/* 40 are in the buckets at first. */
 	cr_assert(took_ns >= HWT_MS(950), "%" PRIu64, took_ns);
-	place_close(&place);
 }

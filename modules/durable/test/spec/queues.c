@@ -7,8 +7,6 @@
 
 SUITE(queues);
 
-static struct place place;
-
 /* How many callbacks there were, and before the first one of b. */
 static _Atomic uint64_t calls, before_b;
 
@@ -35,7 +33,7 @@ start(const char *list, uint64_t outstanding_max)
 	    .outstanding_max = outstanding_max};
 
 	atomic_store(&before_b, UINT64_MAX);
-	place_work(&place, &options);
+	place_work(&options);
 }
 
 static void
@@ -46,48 +44,37 @@ add(const char *queue, uint32_t number)
 
 	task.id_length =
 	    (size_t)snprintf(id, sizeof(id), "%s-%u", queue, number);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-}
-
-static void
-open_all(void)
-{
-	place_open(&place, NULL);
-	place_schedule(&place);
+	add_task(&task);
 }
 
 /* Another worker seems to poll, so nothing but hints tells it. */
-Test(queues, a_worker_is_told_of_each_of_its_queues)
+SchedulerTest(queues, a_worker_is_told_of_each_of_its_queues)
 {
-	open_all();
-	(void)server_ask(&place.server, NULL, "SET {hwt}:p:a other");
-	(void)server_ask(&place.server, NULL, "SET {hwt}:p:b other");
-	(void)server_ask(&place.server, NULL, "SET {hwt}:p:c other");
+	(void)ask("SET {hwt}:p:a other");
+	(void)ask("SET {hwt}:p:b other");
+	(void)ask("SET {hwt}:p:c other");
 	start("a,b,c", 0);
 	add("b", 1);
-	await_succeeded(&place, 1);
+	await_succeeded(1);
 	add("c", 1);
-	await_succeeded(&place, 2);
+	await_succeeded(2);
 	add("a", 1);
 	add("b", 2);
 	add("c", 2);
-	await_succeeded(&place, 5);
-	place_close(&place);
+	await_succeeded(5);
 }
 
 /* It takes one task at a time. */
-Test(queues, a_backlog_of_one_does_not_delay_the_others)
+SchedulerTest(queues, a_backlog_of_one_does_not_delay_the_others)
 {
 	const struct hwt_durable_task task = {.queue = "a"};
 
-	open_all();
-	add_many(&place, "a-", 100, &task);
+	add_many("a-", 100, &task);
 	add("b", 1);
-	AWAIT(stats_of(&place).delivered == 101);
+	AWAIT(stats_now().delivered == 101);
 	start("a,b", 1);
-	await_succeeded(&place, 101);
+	await_succeeded(101);
 	cr_assert(atomic_load(&before_b) < 50);
-	place_close(&place);
 }
 
 static void
@@ -97,16 +84,15 @@ add_backlog(uint32_t number)
 	char prefix[8];
 
 	(void)snprintf(prefix, sizeof(prefix), "a%u-", number);
-	add_many(&place, prefix, 512, &task);
+	add_many(prefix, 512, &task);
 }
 
 /* Another worker seems to poll. */
-Test(queues, a_hint_is_heard_while_another_queue_has_a_backlog)
+SchedulerTest(queues, a_hint_is_heard_while_another_queue_has_a_backlog)
 {
 	uint32_t i;
 
-	open_all();
-	(void)server_ask(&place.server, NULL, "SET {hwt}:p:b other");
+	(void)ask("SET {hwt}:p:b other");
 	for (i = 0; i < 8; i++)
 		add_backlog(i);
 	start("a,b", 0);
@@ -115,10 +101,9 @@ Test(queues, a_hint_is_heard_while_another_queue_has_a_backlog)
 	for (; i < 200 && atomic_load(&before_b) == UINT64_MAX; i++)
 		add_backlog(i);
 	cr_assert(atomic_load(&before_b) != UINT64_MAX);
-	place_close(&place);
 }
 
-Test(queues, a_list_that_is_none_is_EINVAL)
+PlaceTest(queues, a_list_that_is_none_is_EINVAL)
 {
 	static const char *const bad[] = {"", ",", "a,", ",a", "a,,b", "a,a",
 	    "a, b", "a,b/c", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
@@ -127,7 +112,6 @@ Test(queues, a_list_that_is_none_is_EINVAL)
 	struct hwt_durable_worker_options options = {.callback = count};
 	size_t i;
 
-	place_open(&place, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		options.queue = bad[i];
 		assert_rc(hwt_durable_worker_start(
@@ -135,6 +119,5 @@ Test(queues, a_list_that_is_none_is_EINVAL)
 		    -EINVAL);
 	}
 	options.queue = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16";
-	place_work(&place, &options);
-	place_close(&place);
+	place_work(&options);
 }

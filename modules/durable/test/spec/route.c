@@ -13,19 +13,19 @@ Test(route, lists_of_servers)
 {
 	struct route_servers servers;
 
-	assert_rc(route_read_servers(&servers, "host.name:6379"), 0);
+	assert_ok(route_read_servers(&servers, "host.name:6379"));
 	cr_assert(servers.kind == ROUTE_SINGLE && servers.count == 1);
 	cr_assert_str_eq(servers.address[0].host, "host.name");
 	assert_u64(servers.address[0].port, 6379);
-	assert_rc(route_read_servers(&servers, "[::1]:1"), 0);
+	assert_ok(route_read_servers(&servers, "[::1]:1"));
 	cr_assert_str_eq(servers.address[0].host, "::1");
-	assert_rc(route_read_servers(&servers, "unix:/a/b"), 0);
+	assert_ok(route_read_servers(&servers, "unix:/a/b"));
 	cr_assert_str_eq(servers.address[0].host, "/a/b");
 	assert_u64(servers.address[0].port, 0);
-	assert_rc(route_read_servers(&servers, "sentinel:a:1,b:2,main"), 0);
+	assert_ok(route_read_servers(&servers, "sentinel:a:1,b:2,main"));
 	cr_assert(servers.kind == ROUTE_SENTINEL && servers.count == 2);
 	cr_assert_str_eq(servers.name, "main");
-	assert_rc(route_read_servers(&servers, "cluster:a:1,b:2,c:65535"), 0);
+	assert_ok(route_read_servers(&servers, "cluster:a:1,b:2,c:65535"));
 	cr_assert(servers.kind == ROUTE_CLUSTER && servers.count == 3);
 	assert_u64(servers.address[2].port, 65535);
 }
@@ -156,12 +156,11 @@ Test(route, tables)
 {
 	static struct route_table table;
 
-	assert_rc(table_read(&table,
-		      "*2\r\n"
-		      "*3\r\n:0\r\n:99\r\n*2\r\n$1\r\na\r\n:1\r\n"
-		      "*4\r\n:100\r\n:16383\r\n*2\r\n$-1\r\n:2\r\n"
-		      "*2\r\n$1\r\nr\r\n:3\r\n"),
-	    0);
+	assert_ok(table_read(&table,
+	    "*2\r\n"
+	    "*3\r\n:0\r\n:99\r\n*2\r\n$1\r\na\r\n:1\r\n"
+	    "*4\r\n:100\r\n:16383\r\n*2\r\n$-1\r\n:2\r\n"
+	    "*2\r\n$1\r\nr\r\n:3\r\n"));
 	assert_u64(table.count, 2);
 	assert_u64(table.node_of[0], 1);
 	assert_u64(table.node_of[99], 1);
@@ -209,7 +208,7 @@ Test(route, a_node_without_slots_makes_room)
 	struct route_address address = {"stays", 1};
 	int node;
 
-	assert_rc(route_table_add(&table, &address), 0);
+	assert_ok(route_table_add(&table, &address));
 	table.node_of[1] = 1;
 	(void)strcpy(address.host, "goes");
 	for (; address.port < 1000; address.port++) {
@@ -219,19 +218,17 @@ Test(route, a_node_without_slots_makes_room)
 		table.node_of[2] = (uint16_t)(node + 1);
 	}
 	cr_assert_str_eq(table.node[0].host, "stays");
-	assert_rc(route_table_add(&table, &table.node[0]), 0);
+	assert_ok(route_table_add(&table, &table.node[0]));
 }
 
 Test(route, a_slot_that_a_table_does_not_name_is_unknown)
 {
 	static struct route_table table;
 
-	assert_rc(table_read(&table,
-		      "*1\r\n*3\r\n:0\r\n:9\r\n*2\r\n$1\r\na\r\n:1\r\n"),
-	    0);
-	assert_rc(table_read(&table,
-		      "*1\r\n*3\r\n:5\r\n:9\r\n*2\r\n$1\r\nb\r\n:1\r\n"),
-	    0);
+	assert_ok(table_read(
+	    &table, "*1\r\n*3\r\n:0\r\n:9\r\n*2\r\n$1\r\na\r\n:1\r\n"));
+	assert_ok(table_read(
+	    &table, "*1\r\n*3\r\n:5\r\n:9\r\n*2\r\n$1\r\nb\r\n:1\r\n"));
 	assert_u64(table.node_of[4], 0);
 	assert_u64(table.node_of[5], 2);
 }

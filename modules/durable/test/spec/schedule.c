@@ -6,8 +6,6 @@
 
 SUITE(schedule);
 
-static struct place place;
-
 static const struct hwt_durable_schedule hourly = {
     .name = "hourly", .every_ns = HWT_SEC(3600), .task = {.queue = "q"}};
 
@@ -33,7 +31,7 @@ see(void *ctx, const struct hwt_durable_schedule *schedule,
 	return seen->answer;
 }
 
-Test(schedule, what_is_put_is_listed_until_it_is_dropped)
+PlaceTest(schedule, what_is_put_is_listed_until_it_is_dropped)
 {
 	struct hwt_durable_schedule daily = hourly;
 	struct seen seen = {0}, all = {0}, first = {.answer = 7};
@@ -41,30 +39,28 @@ Test(schedule, what_is_put_is_listed_until_it_is_dropped)
 	daily.name = "daily";
 	daily.every_ns = 0;
 	daily.cron = "30 2 * * *";
-	place_open(&place, NULL);
-	assert_rc(hwt_durable_schedule_put(place.durable, &hourly), 0);
-	assert_rc(hwt_durable_schedule_put(place.durable, &daily), 0);
-	assert_rc(hwt_durable_schedule_put(place.durable, &daily), 0);
+	assert_ok(hwt_durable_schedule_put(place.durable, &hourly));
+	assert_ok(hwt_durable_schedule_put(place.durable, &daily));
+	assert_ok(hwt_durable_schedule_put(place.durable, &daily));
 
-	assert_rc(
-	    hwt_durable_schedule_list(place.durable, "daily", see, &seen), 0);
+	assert_ok(
+	    hwt_durable_schedule_list(place.durable, "daily", see, &seen));
 	cr_assert_str_eq(seen.cron, "30 2 * * *");
 	assert_u64(seen.info.last_unix_ns, 0);
 	assert_u64(seen.info.next_unix_ns % HWT_SEC(86400), HWT_SEC(9000));
-	assert_rc(hwt_durable_schedule_list(place.durable, NULL, see, &all), 0);
+	assert_ok(hwt_durable_schedule_list(place.durable, NULL, see, &all));
 	assert_u64(all.count, 2);
 	assert_rc(
 	    hwt_durable_schedule_list(place.durable, NULL, see, &first), 7);
 	assert_u64(first.count, 1);
 
-	assert_rc(hwt_durable_schedule_drop(place.durable, "daily"), 0);
+	assert_ok(hwt_durable_schedule_drop(place.durable, "daily"));
 	assert_rc(hwt_durable_schedule_drop(place.durable, "daily"), -ENOENT);
 	assert_rc(hwt_durable_schedule_list(place.durable, "daily", see, &seen),
 	    -ENOENT);
-	place_close(&place);
 }
 
-Test(schedule, its_tasks_may_expire_and_have_a_priority_and_retries)
+PlaceTest(schedule, its_tasks_may_expire_and_have_a_priority_and_retries)
 {
 	struct hwt_durable_schedule given = hourly;
 	struct seen seen = {0};
@@ -73,17 +69,14 @@ Test(schedule, its_tasks_may_expire_and_have_a_priority_and_retries)
 	given.task.retry_first_ns = HWT_SEC(9);
 	given.task.retry_factor = 1.5;
 	given.task.flags = HWT_DURABLE_LOW;
-	place_open(&place, NULL);
-	assert_rc(hwt_durable_schedule_put(place.durable, &given), 0);
+	assert_ok(hwt_durable_schedule_put(place.durable, &given));
 
-	assert_rc(
-	    hwt_durable_schedule_list(place.durable, NULL, see, &seen), 0);
+	assert_ok(hwt_durable_schedule_list(place.durable, NULL, see, &seen));
 	assert_u64(seen.task.expires_ns, HWT_SEC(90));
 	assert_u64(seen.task.retry_first_ns, HWT_SEC(9));
 	assert_u64(seen.task.retry_most_ns, HWT_SEC(600));
 	cr_assert_eq(seen.task.retry_factor, 1.5);
 	assert_u64(seen.task.flags, HWT_DURABLE_LOW);
-	place_close(&place);
 }
 
 static void
@@ -99,12 +92,11 @@ put_bad(struct hwt_durable_schedule bad, int error)
 		put_bad(bad, -EINVAL);                    \
 	} while (0)
 
-Test(schedule, bad_ones_are_refused)
+PlaceTest(schedule, bad_ones_are_refused)
 {
 	struct hwt_durable_schedule nowhere = hourly;
 	struct seen seen = {0};
 
-	place_open(&place, NULL);
 	BAD(name, NULL);
 	BAD(name, "");
 	BAD(name, "a b");
@@ -146,10 +138,8 @@ Test(schedule, bad_ones_are_refused)
 	    -EINVAL);
 	assert_rc(hwt_durable_schedule_list(place.durable, "a b", see, &seen),
 	    -EINVAL);
-	assert_rc(
-	    hwt_durable_schedule_list(place.durable, NULL, see, &seen), 0);
+	assert_ok(hwt_durable_schedule_list(place.durable, NULL, see, &seen));
 	assert_u64(seen.count, 0);
-	place_close(&place);
 }
 
 Test(schedule, the_next_one_needs_no_engine)
@@ -158,14 +148,14 @@ Test(schedule, the_next_one_needs_no_engine)
 	char why[HWT_DURABLE_WHY_MAX];
 	uint64_t next;
 
-	assert_rc(hwt_durable_schedule_next(&schedule, 1, &next, NULL), 0);
+	assert_ok(hwt_durable_schedule_next(&schedule, 1, &next, NULL));
 	assert_u64(next, HWT_SEC(3600));
-	assert_rc(hwt_durable_schedule_next(&schedule, next, &next, why), 0);
+	assert_ok(hwt_durable_schedule_next(&schedule, next, &next, why));
 	assert_u64(next, HWT_SEC(7200));
 	cr_assert_str_eq(why, "");
 	schedule.every_ns = 0;
 	schedule.cron = "0 0 29 2 *";
-	assert_rc(hwt_durable_schedule_next(&schedule, 1, &next, NULL), 0);
+	assert_ok(hwt_durable_schedule_next(&schedule, 1, &next, NULL));
 	assert_u64(next, HWT_SEC(68169600));
 	schedule.cron = "0 0 30 2 *";
 	assert_rc(hwt_durable_schedule_next(&schedule, 1, &next, why), -EINVAL);
@@ -180,17 +170,15 @@ Test(schedule, the_next_one_needs_no_engine)
 	assert_rc(hwt_durable_schedule_next(NULL, 1, &next, NULL), -EINVAL);
 }
 
-Test(schedule, a_scheduler_adds_what_occurs)
+PlaceTest(schedule, a_scheduler_adds_what_occurs)
 {
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = done};
 	struct hwt_durable_schedule schedule = hourly;
 
 	schedule.every_ns = HWT_SEC(1);
-	place_open(&place, NULL);
-	place_schedule(&place);
-	place_work(&place, &options);
-	assert_rc(hwt_durable_schedule_put(place.durable, &schedule), 0);
-	await_succeeded(&place, 2);
-	place_close(&place);
+	place_schedule();
+	place_work(&options);
+	assert_ok(hwt_durable_schedule_put(place.durable, &schedule));
+	await_succeeded(2);
 }

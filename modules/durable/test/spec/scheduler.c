@@ -12,9 +12,7 @@
 SUITE(scheduler);
 SUITE(never_early);
 
-static struct place place;
-
-Test(scheduler, options_outside_their_range_are_EINVAL)
+PlaceTest(scheduler, options_outside_their_range_are_EINVAL)
 {
 	const struct hwt_durable_scheduler_options bad[] = {
 	    {.first_shard = 1, .last_shard = 0},
@@ -27,7 +25,6 @@ Test(scheduler, options_outside_their_range_are_EINVAL)
 	};
 	size_t i;
 
-	place_open(&place, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		cr_expect(hwt_durable_scheduler_start(&place.scheduler,
 			      place.durable, &bad[i]) == -EINVAL,
@@ -36,117 +33,96 @@ Test(scheduler, options_outside_their_range_are_EINVAL)
 	    hwt_durable_scheduler_start(NULL, place.durable, NULL), -EINVAL);
 	assert_rc(
 	    hwt_durable_scheduler_start(&place.scheduler, NULL, NULL), -EINVAL);
-	assert_rc(hwt_durable_scheduler_stop(NULL), 0);
-	place_close(&place);
+	assert_ok(hwt_durable_scheduler_stop(NULL));
 }
 
-Test(scheduler, what_is_due_is_delivered)
+SchedulerTest(scheduler, what_is_due_is_delivered)
 {
-	place_open(&place, NULL);
-	place_schedule(&place);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(add_one(&place, "b"), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	await_state(&place, "b", HWT_DURABLE_DELIVERED);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
-	place_close(&place);
+	assert_ok(add_one("a"));
+	assert_ok(add_one("b"));
+	await_state("a", HWT_DURABLE_DELIVERED);
+	await_state("b", HWT_DURABLE_DELIVERED);
+	assert_ok(cancel_one("a"));
 }
 
-Test(scheduler, more_than_one_pump_takes_is_delivered)
+PlaceTest(scheduler, more_than_one_pump_takes_is_delivered)
 {
-	place_open(&place, NULL);
-	add_many(&place, "", 4 * HWT_DURABLE_BATCH_MAX, NULL);
-	place_schedule(&place);
-	AWAIT(stats_of(&place).delivered == 4 * HWT_DURABLE_BATCH_MAX);
-	place_close(&place);
+	add_many("", 4 * HWT_DURABLE_BATCH_MAX, NULL);
+	place_schedule();
+	AWAIT(stats_now().delivered == 4 * HWT_DURABLE_BATCH_MAX);
 }
 
-Test(scheduler, two_share_the_shards_and_the_rest_goes_on_without_one)
+SchedulerTest(scheduler, two_share_the_shards_and_the_rest_goes_on_without_one)
 {
 	const struct hwt_durable_scheduler_options options = {.name = "other"};
 	struct hwt_durable_scheduler *other;
 
-	place_open(&place, NULL);
-	place_schedule(&place);
-	assert_rc(
-	    hwt_durable_scheduler_start(&other, place.durable, &options), 0);
-	AWAIT(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts") == 2);
-	assert_rc(add_one(&place, "a"), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	assert_rc(hwt_durable_scheduler_stop(other), 0);
-	assert_i64(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts"), 1);
-	assert_rc(add_one(&place, "b"), 0);
-	await_state(&place, "b", HWT_DURABLE_DELIVERED);
-	place_unschedule(&place);
-	assert_i64(server_ask(&place.server, NULL, "ZCARD {hwt}:hosts"), 0);
-	place_close(&place);
+	assert_ok(hwt_durable_scheduler_start(&other, place.durable, &options));
+	AWAIT(ask("ZCARD {hwt}:hosts") == 2);
+	assert_ok(add_one("a"));
+	await_state("a", HWT_DURABLE_DELIVERED);
+	assert_ok(hwt_durable_scheduler_stop(other));
+	assert_i64(ask("ZCARD {hwt}:hosts"), 1);
+	assert_ok(add_one("b"));
+	await_state("b", HWT_DURABLE_DELIVERED);
+	place_unschedule();
+	assert_i64(ask("ZCARD {hwt}:hosts"), 0);
 }
 
-Test(scheduler, one_of_some_shards_leaves_the_others_alone)
+PlaceTest(scheduler, one_of_some_shards_leaves_the_others_alone)
 {
 	const struct hwt_durable_scheduler_options options = {
 	    .first_shard = 1, .last_shard = 1};
 	bool first;
 
-	place_open(&place, NULL);
 	first = durable_shard_of(place.durable, "a", 1) == 1;
-	assert_rc(hwt_durable_scheduler_start(
-		      &place.scheduler, place.durable, &options),
-	    0);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(add_one(&place, "b"), 0);
-	await_state(&place, first ? "a" : "b", HWT_DURABLE_DELIVERED);
-	cr_assert(state_of(&place, first ? "b" : "a") == HWT_DURABLE_PENDING);
-	place_close(&place);
+	assert_ok(hwt_durable_scheduler_start(
+	    &place.scheduler, place.durable, &options));
+	assert_ok(add_one("a"));
+	assert_ok(add_one("b"));
+	await_state(first ? "a" : "b", HWT_DURABLE_DELIVERED);
+	cr_assert(state_of(first ? "b" : "a") == HWT_DURABLE_PENDING);
 }
 
-Test(scheduler, it_goes_on_when_the_engine_is_back)
+SchedulerTest(scheduler, it_goes_on_when_the_engine_is_back)
 {
-	place_open(&place, NULL);
-	place_schedule(&place);
-	assert_rc(add_one(&place, "a"), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	assert_ok(add_one("a"));
+	await_state("a", HWT_DURABLE_DELIVERED);
 	server_kill(&place.server);
 	sleep_ns(HWT_MS(300));
 	server_again(&place.server);
-	assert_rc(add_one(&place, "b"), 0);
-	await_state(&place, "b", HWT_DURABLE_DELIVERED);
-	place_close(&place);
+	assert_ok(add_one("b"));
+	await_state("b", HWT_DURABLE_DELIVERED);
 }
 
-Test(scheduler, a_paused_shard_holds_up_no_other)
+PlaceTest(scheduler, a_paused_shard_holds_up_no_other)
 {
 	bool first;
 
-	place_open(&place, NULL);
 	first = durable_shard_of(place.durable, "a", 1) == 0;
-	place_call(&place, SCRIPT_PAUSE, 0);
-	place_schedule(&place);
-	assert_rc(add_one(&place, first ? "b" : "a"), 0);
-	await_state(&place, first ? "b" : "a", HWT_DURABLE_DELIVERED);
-	place_call(&place, SCRIPT_RESUME, 0);
-	assert_rc(add_one(&place, first ? "a" : "b"), 0);
-	await_state(&place, first ? "a" : "b", HWT_DURABLE_DELIVERED);
-	place_close(&place);
+	place_call(SCRIPT_PAUSE, 0);
+	place_schedule();
+	assert_ok(add_one(first ? "b" : "a"));
+	await_state(first ? "b" : "a", HWT_DURABLE_DELIVERED);
+	place_call(SCRIPT_RESUME, 0);
+	assert_ok(add_one(first ? "a" : "b"));
+	await_state(first ? "a" : "b", HWT_DURABLE_DELIVERED);
 }
 
 /* The engine neither answers nor ends. */
-Test(scheduler, a_stop_does_not_wait_for_an_engine_that_is_stuck)
+SchedulerTest(scheduler, a_stop_does_not_wait_for_an_engine_that_is_stuck)
 {
 	uint64_t from;
 
-	place_open(&place, NULL);
-	place_schedule(&place);
-	assert_rc(add_one(&place, "a"), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
+	assert_ok(add_one("a"));
+	await_state("a", HWT_DURABLE_DELIVERED);
 	(void)kill(place.server.pid, SIGSTOP);
 	sleep_ns(HWT_MS(1200));
 	from = monotonic_ns();
-	place_unschedule(&place);
+	place_unschedule();
 	/* timeout_ns is 20 s. */
 	cr_assert(monotonic_ns() - from < HWT_SEC(15));
 	(void)kill(place.server.pid, SIGCONT);
-	place_close(&place);
 }
 
 static void
@@ -159,13 +135,13 @@ Test(scheduler, what_has_ended_is_removed_after_its_retention)
 {
 	struct hwt_durable_info info;
 
-	place_open(&place, short_retention);
-	place_schedule(&place);
-	assert_rc(add_one(&place, "a"), 0);
-	assert_rc(hwt_durable_cancel(place.durable, "a", 1), 0);
+	place_open(short_retention);
+	place_schedule();
+	assert_ok(add_one("a"));
+	assert_ok(cancel_one("a"));
 	AWAIT(
 	    hwt_durable_get(place.durable, "a", 1, &info, NULL, 0) == -ENOENT);
-	place_close(&place);
+	place_close();
 }
 
 /* The shared one's ticks are 10 ms: all would be late by that. */
@@ -174,16 +150,16 @@ Test(scheduler, a_handle_without_a_timer_has_one_of_its_own)
 	struct hwt_stats before, after;
 	struct hwt *shared;
 
-	assert_rc(hwt_shared(&shared), 0);
-	assert_rc(hwt_read_stats(shared, &before), 0);
-	place_open(&place, NULL);
-	place_schedule(&place);
-	assert_rc(add_one(&place, "a"), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	place_unschedule(&place);
-	assert_rc(hwt_read_stats(shared, &after), 0);
+	assert_ok(hwt_shared(&shared));
+	assert_ok(hwt_read_stats(shared, &before));
+	place_open(NULL);
+	place_schedule();
+	assert_ok(add_one("a"));
+	await_state("a", HWT_DURABLE_DELIVERED);
+	place_unschedule();
+	assert_ok(hwt_read_stats(shared, &after));
 	cr_expect(after.scheduled == before.scheduled);
-	place_close(&place);
+	place_close();
 }
 
 /* With a timer that does nothing by itself: until what becomes due is not
@@ -196,9 +172,9 @@ await_rest(char id[16])
 
 	for (tries = 0; tries < 50; tries++) {
 		(void)snprintf(id, 16, "%d", tries);
-		assert_rc(add_one(&place, id), 0);
+		assert_ok(add_one(id));
 		(void)nanosleep(&pause, NULL);
-		if (state_of(&place, id) != HWT_DURABLE_DELIVERED)
+		if (state_of(id) != HWT_DURABLE_DELIVERED)
 			return;
 	}
 	cr_assert_fail("it never rests");
@@ -218,15 +194,15 @@ rest_and(int (*then)(void))
 	struct hwt_options timing = {.flags = HWT_MANUAL, .tick_ns = HWT_MS(1)};
 	char id[16];
 
-	assert_rc(hwt_create(&timer, &timing), 0);
-	place_open(&place, with_timer);
-	place_schedule(&place);
+	assert_ok(hwt_create(&timer, &timing));
+	place_open(with_timer);
+	place_schedule();
 	await_rest(id);
-	assert_rc(then(), 0);
-	await_state(&place, id, HWT_DURABLE_DELIVERED);
-	place_close(&place);
+	assert_ok(then());
+	await_state(id, HWT_DURABLE_DELIVERED);
+	place_close();
 	(void)!hwt_stop(timer, NULL);
-	assert_rc(hwt_destroy(timer), 0);
+	assert_ok(hwt_destroy(timer));
 }
 
 static int
@@ -257,15 +233,15 @@ Test(scheduler, a_stopped_timer_is_ESHUTDOWN)
 	    .queue = "q", .callback = (hwt_durable_callback *)abort};
 
 	timer = worker_timer_open(HWT_MS(1));
-	place_open(&place, with_timer);
-	assert_rc(hwt_stop(timer, NULL), 0);
+	place_open(with_timer);
+	assert_ok(hwt_stop(timer, NULL));
 	assert_rc(
 	    hwt_durable_scheduler_start(&place.scheduler, place.durable, NULL),
 	    -ESHUTDOWN);
 	assert_rc(hwt_durable_worker_start(&place.worker, place.durable, &work),
 	    -ESHUTDOWN);
-	place_close(&place);
-	assert_rc(hwt_destroy(timer), 0);
+	place_close();
+	assert_ok(hwt_destroy(timer));
 }
 
 Test(scheduler, it_looks_once_a_second_when_the_timer_is_stopped_under_it)
@@ -273,30 +249,29 @@ Test(scheduler, it_looks_once_a_second_when_the_timer_is_stopped_under_it)
 	struct hwt_durable_task task = task_of("a");
 
 	timer = worker_timer_open(HWT_MS(1));
-	place_open(&place, with_timer);
-	place_schedule(&place);
-	assert_rc(hwt_stop(timer, NULL), 0);
+	place_open(with_timer);
+	place_schedule();
+	assert_ok(hwt_stop(timer, NULL));
 	task.delay_ns = HWT_MS(300);
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-	await_state(&place, "a", HWT_DURABLE_DELIVERED);
-	place_close(&place);
-	assert_rc(hwt_destroy(timer), 0);
+	add_task(&task);
+	await_state("a", HWT_DURABLE_DELIVERED);
+	place_close();
+	assert_ok(hwt_destroy(timer));
 }
 
-Test(scheduler, without_memory_or_threads_nothing_is_left_behind)
+PlaceTest(scheduler, without_memory_or_threads_nothing_is_left_behind)
 {
 	struct hwt_durable_scheduler *scheduler;
 	uint64_t i, count;
 	int error;
 
-	place_open(&place, NULL);
-	place_schedule(&place);
-	place_unschedule(&place);
+	place_schedule();
+	place_unschedule();
 	fault_arm(FAULT_HEAP, FAULT_COUNT);
 	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
 	count = fault_disarm();
-	assert_rc(error, 0);
-	assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+	assert_ok(error);
+	assert_ok(hwt_durable_scheduler_stop(scheduler));
 	for (i = 1; i <= (count < 4 ? count : 4); i++) {
 		fault_arm(FAULT_HEAP, i);
 		error = hwt_durable_scheduler_start(
@@ -304,7 +279,7 @@ Test(scheduler, without_memory_or_threads_nothing_is_left_behind)
 		(void)fault_disarm();
 		cr_expect(error == -ENOMEM || error == 0, "%s", rc_name(error));
 		if (error == 0)
-			assert_rc(hwt_durable_scheduler_stop(scheduler), 0);
+			assert_ok(hwt_durable_scheduler_stop(scheduler));
 	}
 	fault_arm_thread(EAGAIN);
 	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
@@ -314,7 +289,6 @@ Test(scheduler, without_memory_or_threads_nothing_is_left_behind)
 	error = hwt_durable_scheduler_start(&scheduler, place.durable, NULL);
 	(void)fault_disarm();
 	assert_rc(error, -EMFILE);
-	place_close(&place);
 }
 
 /* What is in a shard's queue, and the engine's clock then, in ms. */
@@ -345,7 +319,7 @@ count_delivered(uint32_t shard, const uint64_t *due_ms)
 }
 
 /* By the engine's clock. */
-Test(never_early, nothing_is_delivered_before_it_is_due)
+SchedulerTest(never_early, nothing_is_delivered_before_it_is_due)
 {
 	struct hwt_durable_task task;
 	uint64_t due_ms[40];
@@ -353,20 +327,17 @@ Test(never_early, nothing_is_delivered_before_it_is_due)
 	uint32_t shard;
 	char id[8];
 
-	place_open(&place, NULL);
-	place_schedule(&place);
 	for (i = 0; i < 40; i++) {
 		(void)snprintf(id, sizeof(id), "t%zu", i);
 		task = task_of(id);
 		task.delay_ns = HWT_MS(300) + HWT_MS(7) * i;
-		assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
-		due_ms[i] = info_of(&place, id).due_unix_ns / HWT_MS(1);
+		add_task(&task);
+		due_ms[i] = info_of(id).due_unix_ns / HWT_MS(1);
 	}
 	while (count < 40) {
 		count = 0;
 		for (shard = 0; shard < durable_shards(place.durable); shard++)
 			count += count_delivered(shard, due_ms);
 	}
-	assert_u64(stats_of(&place).missed, 0);
-	place_close(&place);
+	assert_u64(stats_now().missed, 0);
 }

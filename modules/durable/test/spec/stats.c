@@ -11,7 +11,6 @@
 
 SUITE(stats);
 
-static struct place place;
 static struct hwt_durable_token token;
 static _Atomic uint64_t calls;
 static _Atomic bool released; /* what is taken now is not left for later */
@@ -40,10 +39,14 @@ yard_open(void)
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = callback};
 
-	place_open(&place, NULL);
-	place_schedule(&place);
-	place_work(&place, &options);
+	place_open(NULL);
+	place_schedule();
+	place_work(&options);
 }
+
+/* A test of such a worker. */
+#define YardTest(suite, name) \
+	TestBetween(yard_open(), place_close(), suite, name)
 
 static void
 add(const char *id, const char *payload, uint64_t due_unix_ns)
@@ -56,7 +59,7 @@ add(const char *id, const char *payload, uint64_t due_unix_ns)
 		task.due_unix_ns = due_unix_ns;
 		task.flags = HWT_DURABLE_AT;
 	}
-	assert_rc(hwt_durable_add(place.durable, 1, &task, NULL), 0);
+	add_task(&task);
 }
 
 static char *
@@ -67,8 +70,7 @@ text_of(enum hwt_format format)
 	FILE *file = open_memstream(&text, &length);
 
 	cr_assert(file != NULL);
-	assert_rc(
-	    hwt_durable_worker_stats_write(place.worker, file, format), 0);
+	assert_ok(hwt_durable_worker_stats_write(place.worker, file, format));
 	(void)fclose(file);
 	return text;
 }
@@ -90,61 +92,53 @@ sample(const char *name, const char *more)
 	return value;
 }
 
-Test(stats, lateness_counts_from_the_due_time_to_the_begin)
+YardTest(stats, lateness_counts_from_the_due_time_to_the_begin)
 {
-	yard_open();
 	add("a", "d", unix_now_ns() - HWT_SEC(10));
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(sample("lateness_seconds_bucket", ",le=\"8.589934591\""), 0);
 	assert_u64(sample("lateness_seconds_bucket", ",le=\"+Inf\""), 1);
 	assert_u64(sample("lateness_seconds_count", ""), 1);
 	cr_assert(sample("lateness_seconds_sum", "") >= 10);
-	place_close(&place);
 }
 
-Test(stats, the_sum_of_tasks_that_are_due_since_1970_does_not_wrap)
+YardTest(stats, the_sum_of_tasks_that_are_due_since_1970_does_not_wrap)
 {
 	char id[] = "a";
 
-	yard_open();
 	for (; id[0] <= 'l'; id[0]++) {
 		add(id, "d", 1);
-		await_state(&place, id, HWT_DURABLE_SUCCEEDED);
+		await_state(id, HWT_DURABLE_SUCCEEDED);
 	}
 	assert_u64(sample("lateness_seconds_count", ""), 12);
 	assert_u64(sample("lateness_seconds_sum", ""), UINT64_MAX / HWT_SEC(1));
-	place_close(&place);
 }
 
-Test(stats, execution_counts_from_the_begin_to_the_return)
+YardTest(stats, execution_counts_from_the_begin_to_the_return)
 {
-	yard_open();
 	add("a", "sleeps", 0);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 	assert_u64(
 	    sample("execution_seconds_bucket", ",le=\"0.268435455\""), 0);
 	assert_u64(sample("execution_seconds_bucket", ",le=\"+Inf\""), 1);
-	place_close(&place);
 }
 
-Test(stats, a_later_attempt_is_executed_until_finish)
+YardTest(stats, a_later_attempt_is_executed_until_finish)
 {
-	yard_open();
 	add("a", "later", 0);
 	wait_for(&calls, 1);
 	sleep_ns(HWT_MS(300));
 	assert_u64(sample("running", ""), 1);
 	assert_u64(sample("execution_seconds_count", ""), 0);
-	assert_rc(hwt_durable_finish(token, 0, 0), 0);
+	assert_ok(hwt_durable_finish(token, 0, 0));
 	assert_u64(sample("running", ""), 0);
 	assert_u64(
 	    sample("execution_seconds_bucket", ",le=\"0.268435455\""), 0);
 	assert_u64(sample("execution_seconds_count", ""), 1);
-	await_state(&place, "a", HWT_DURABLE_SUCCEEDED);
-	place_close(&place);
+	await_state("a", HWT_DURABLE_SUCCEEDED);
 }
 
-Test(stats, outcomes_are_counted)
+YardTest(stats, outcomes_are_counted)
 {
 	static const struct {
 		const char *id, *payload;
@@ -160,30 +154,26 @@ Test(stats, outcomes_are_counted)
 	};
 	size_t i;
 
-	yard_open();
 	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		add(row[i].id, row[i].payload, 0);
 		wait_for(&calls, i + 1);
 		if (row[i].payload[0] == 'l') {
 			atomic_store(&released, true);
-			assert_rc(
-			    hwt_durable_finish(token, HWT_DURABLE_RELEASE, 0),
-			    0);
+			assert_ok(
+			    hwt_durable_finish(token, HWT_DURABLE_RELEASE, 0));
 		}
-		await_state(&place, row[i].id, row[i].state);
+		await_state(row[i].id, row[i].state);
 	}
 	assert_u64(sample("released_total", ""), 1);
 	assert_u64(sample("done_total", ""), 4);
 	assert_u64(sample("failed_total", ""), 2);
 	assert_u64(sample("retried_total", ""), 1);
-	place_close(&place);
 }
 
-Test(stats, formats)
+YardTest(stats, formats)
 {
 	char *text;
 
-	yard_open();
 	text = text_of(HWT_PROMETHEUS);
 	cr_assert(strstr(text,
 		      "# TYPE hwt_durable_worker_execution_seconds "
@@ -199,12 +189,10 @@ Test(stats, formats)
 	cr_assert(strstr(text, ",\"execution_ns_histogram\":[0,0,") != NULL);
 	cr_assert_str_eq(text + strlen(text) - 3, "]}\n");
 	free(text);
-	place_close(&place);
 }
 
-Test(stats, arguments_outside_their_range_are_EINVAL)
+YardTest(stats, arguments_outside_their_range_are_EINVAL)
 {
-	yard_open();
 	assert_rc(
 	    hwt_durable_worker_stats_write(NULL, stdout, HWT_JSON), -EINVAL);
 	assert_rc(hwt_durable_worker_stats_write(place.worker, NULL, HWT_JSON),
@@ -212,10 +200,9 @@ Test(stats, arguments_outside_their_range_are_EINVAL)
 	assert_rc(hwt_durable_worker_stats_write(
 		      place.worker, stdout, (enum hwt_format)(HWT_JSON + 100)),
 	    -EINVAL);
-	place_close(&place);
 }
 
-Test(stats, the_queues_of_a_worker_are_one_label_however_long)
+PlaceTest(stats, the_queues_of_a_worker_are_one_label_however_long)
 {
 	char queue[16 * 65], begin[16 * 65 + 64], *text;
 	const struct hwt_durable_worker_options options = {
@@ -225,23 +212,19 @@ Test(stats, the_queues_of_a_worker_are_one_label_however_long)
 	for (i = 0; i < 16; i++)
 		(void)snprintf(queue + 65 * i, sizeof(queue) - 65 * i,
 		    "q%063zu%s", i, i < 15 ? "," : "");
-	place_open(&place, NULL);
-	place_work(&place, &options);
+	place_work(&options);
 	(void)snprintf(
 	    begin, sizeof(begin), "{\"queue\":\"%s\",\"serial\":1,", queue);
 	text = text_of(HWT_JSON);
 	cr_assert(strncmp(text, begin, strlen(begin)) == 0, "%s", text);
 	free(text);
-	place_close(&place);
 }
 
-Test(stats, what_fails_a_write_is_returned)
+YardTest(stats, what_fails_a_write_is_returned)
 {
 	FILE *full = fopen("/dev/full", "w");
 
-	yard_open();
 	assert_rc(hwt_durable_worker_stats_write(place.worker, full, HWT_JSON),
 	    -ENOSPC);
 	(void)fclose(full);
-	place_close(&place);
 }
