@@ -11,9 +11,6 @@ a command that runs them, as "setarch -R"."""
 import base64
 import contextlib
 import glob
-import importlib.machinery
-import importlib.util
-import io
 import json
 import os
 import re
@@ -1949,113 +1946,6 @@ class Many(Programs):
         self.ctl("add", "--queue=q", "--in=60", "--replicas=2",
                  "--timeout=1", status=UNREACHABLE)
         self.check()
-
-
-class Account(unittest.TestCase):
-    """The account of make demo-durable adds up, and does not if anything is
-    wrong."""
-
-    produced = [
-        "ask 1000 a 500", "ask 1000 b 0", "ask 1000 c 900", "ask 1000 d 0",
-        "ask 1000 e 0", "ack 1010 a", "ack 1010 b", "ack 1010 c",
-        "ack 1010 d", "undo 1020 c", "cancelled 1030 c", "undo 1040 a"]
-    worked = [
-        "begin 1600 a 1 1 1501 7", "done 1602 a 1 1",
-        "begin 1100 b 1 1 1001 7", "retry 1102 b 1 1",
-        "begin 1300 b 1 2 1250 7", "done 1302 b 1 2",
-        "begin 1050 d 1 1 1001 8", "fail 1052 d 1 1",
-        "begin 1700 e 1 1 1005 7",
-        "begin 4000 e 1 2 1005 8", "done 4002 e 1 2"]
-    states = {"a": "succeeded", "b": "succeeded", "c": "cancelled",
-              "d": "failed", "e": "succeeded"}
-    killed = [(2000, "worker 1", 7), (2500, "producer", 9)]
-
-    def setUp(self):
-        self.folder = scratch_folder("hwt-programs-")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        loader = importlib.machinery.SourceFileLoader(
-            "demo", os.path.join(ROOT, "examples/durable/demo"))
-        self.module = importlib.util.module_from_spec(
-            importlib.util.spec_from_loader("demo", loader))
-        loader.exec_module(self.module)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def account(self, produced=(), worked=(), states=None, killed=None):
-        """What the account complains about; arguments: lines besides, or
-        instead of those with the same beginning."""
-        for name, lines, more in (("producer.log", self.produced, produced),
-                                  ("worker.log", self.worked, worked)):
-            with open(self.path(name), "w", encoding="ascii") as file:
-                file.write("\n".join([*lines, *more]) + "\n")
-        states = {**self.states, **(states or {})}
-        listed = "".join(json.dumps({"id": name, "state": state}) + "\n"
-                         for name, state in states.items() if state)
-
-        class Demo:
-            path = staticmethod(self.path)
-
-            @staticmethod
-            def ctl(*_):
-                return subprocess.CompletedProcess([], 0, listed.encode())
-        Demo.killed = self.killed if killed is None else killed
-        account = self.module.Account(Demo)
-        with contextlib.redirect_stdout(io.StringIO()):
-            account.balance()
-        account.counts = (account.early(), account.lost(),
-                          account.begun_after_cancel(), account.doubled())
-        return account
-
-    def complains(self, text, **changes):
-        wrong = self.account(**changes).wrong
-        self.assertIn(text, "\n".join(wrong))
-
-    def test_it_adds_up(self):
-        account = self.account()
-        self.assertEqual(account.wrong, [])
-        self.assertEqual(account.counts[:3], (0, 0, 0))
-        self.assertEqual(account.counts[3], {
-            "a retry was asked for": 1, "its worker was killed": 1})
-        self.assertEqual(account.lateness(), [49, 99, 99, 695])
-
-    def test_early(self):
-        self.complains("is early", worked=["begin 1000 f 1 1 1001 7"],
-                       produced=["ask 1000 f 0"])
-        self.complains("is early", worked=["begin 1100 f 1 1 1000 7"],
-                       produced=["ask 1000 f 500"])
-
-    def test_lost(self):
-        self.complains("a: None", states={"a": None})
-        self.complains("f: succeeded, executions []",
-                       produced=["ask 1 f 0", "ack 1 f"],
-                       states={"f": "succeeded"})
-        self.complains("out of balance", states={"a": None})
-
-    def test_left(self):
-        for state in ("pending", "delivered", "running"):
-            self.complains("tasks are left", states={"a": state})
-        self.complains("out of balance", states={"a": "quarantined"})
-
-    def test_begun_after_a_cancel(self):
-        self.complains("was cancelled", worked=["begin 2000 c 1 1 1900 7"])
-        self.complains("was cancelled", states={"c": "succeeded"},
-                       worked=["begin 1025 c 1 1 1001 7",
-                               "done 1029 c 1 1"])
-
-    def test_executed_twice(self):
-        again = ["begin 1900 a 1 2 1501 8", "done 1901 a 1 2"]
-        self.complains("without a cause", worked=again)
-        self.complains("without a cause", killed=[])
-        self.complains("without a cause", worked=again,
-                       killed=[*self.killed, (1800, "worker 2", 8)])
-        self.complains("begun twice", worked=["begin 1900 a 1 1 1501 8"])
-        account = self.account(
-            worked=again, killed=[*self.killed, (1800, "redis", 0)])
-        self.assertEqual(account.wrong, [])
-
-    def test_nothing_happened(self):
-        self.complains("nothing of a kind", states={"d": "succeeded"})
 
 
 class Documents(Programs):
