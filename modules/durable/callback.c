@@ -140,7 +140,7 @@ job_thread(void *arg)
 		}
 		/* One whose lease is over is another worker's by now. */
 		if (boot_now_ns() >= job->lease_ns)
-			job->outcome = BACK;
+			job->outcome = RELEASE;
 		else if (!job_run(worker, job)) {
 			/* There is room for another one, and nothing that has
 			 * returned tells the loop. */

@@ -210,7 +210,7 @@ jobs_release(struct hwt_durable_worker *worker, bool all)
 	while ((job = job_list_take(&worker->ready)) != NULL) {
 		if (all || now - job->taken_ns >= WAITING_NS) {
 			job->returned = true;
-			job_end(job, BACK);
+			job_end(job, RELEASE);
 		} else
 			job_list_add(&kept, job);
 	}

@@ -154,7 +154,7 @@ finish(struct hwt_durable_token token, int outcome, struct ending *ending)
 	static const enum outcome outcomes[] = {[0] = DONE,
 	    [HWT_DURABLE_RETRY] = RETRY,
 	    [HWT_DURABLE_FAIL] = FAIL,
-	    [HWT_DURABLE_RELEASE] = BACK};
+	    [HWT_DURABLE_RELEASE] = RELEASE};
 	int error = durable_enter(token.durable);
 
 	if (error != 0)

@@ -69,7 +69,7 @@ outcome_is_settled(struct job *job, int result)
 
 	if (result == 0)
 		return true;
-	if (result == RESULT_STALE && job->sent == BACK)
+	if (result == RESULT_STALE && job->sent == RELEASE)
 		return true;
 	if (result == RESULT_STALE) {
 		engine_log(engine, LOG_WARNING,

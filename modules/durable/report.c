@@ -10,7 +10,7 @@
 
 #include "worker_internal.h"
 
-const char *const outcome_name[] = {"done", "retry", "fail", "back"};
+const char *const outcome_name[] = {"done", "retry", "fail", "release"};
 
 static int
 compare_jobs(const void *a, const void *b)
@@ -44,7 +44,8 @@ write_job(struct engine_argument *argument, struct job *job)
 	return argument;
 }
 
-/* done or back; retry or fail, with the worker's name and the error's text. */
+/* done or release; retry or fail, with the worker's name and the error's text.
+ */
 static struct engine_argument
 write_outcome(struct job *job)
 {

@@ -130,7 +130,7 @@ worker_read(struct hwt_durable_worker *worker, struct readings *read)
 	read->done = a64_load_relaxed(&worker->outcomes[DONE]);
 	read->retried = a64_load_relaxed(&worker->outcomes[RETRY]);
 	read->failed = a64_load_relaxed(&worker->outcomes[FAIL]);
-	read->released = a64_load_relaxed(&worker->outcomes[BACK]);
+	read->released = a64_load_relaxed(&worker->outcomes[RELEASE]);
 	lock(worker);
 	read->running = worker->running + worker->later;
 	read->late = worker->late;

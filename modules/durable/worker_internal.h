@@ -64,7 +64,7 @@ enum outcome {
 	DONE,
 	RETRY,
 	FAIL,
-	BACK
+	RELEASE
 };
 extern const char *const outcome_name[];
 #define OUTCOMES 4

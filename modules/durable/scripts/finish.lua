@@ -10,12 +10,12 @@
 local PER_TASK = 4
 local WHY_MAX = 64 + 1 + 1024
 local OK, STALE = 0, 1
-local OUTCOMES = {done = true, retry = true, fail = true, back = true}
+local OUTCOMES = {done = true, retry = true, fail = true, release = true}
 
 local function read_outcome(text)
 	local outcome, why = match(text, "^([a-z]+) ?(.*)$")
 	if not OUTCOMES[outcome] or #why > WHY_MAX or #text > #outcome and
-		(#why == 0 or outcome == "done" or outcome == "back") then
+		(#why == 0 or outcome == "done" or outcome == "release") then
 		return nil
 	end
 	return outcome, why
@@ -27,7 +27,7 @@ local function check(at)
 		not read_outcome(ARGV[at + 2]) and "outcome" or
 		not whole(ARGV[at + 3], 0, DELAY_MAX) and (ARGV[at + 3] ~= "" or
 			sub(ARGV[at + 2], 1, 5) ~= "retry") and "delay" or
-		ARGV[at + 2] == "back" and ARGV[at + 3] ~= "0" and "delay" or
+		ARGV[at + 2] == "release" and ARGV[at + 3] ~= "0" and "delay" or
 		nil
 end
 
@@ -36,7 +36,7 @@ local function is_repeated(task, outcome)
 	if outcome == "done" then
 		return task.state == SUCCEEDED
 	end
-	return task.state == FAILED and outcome ~= "back"
+	return task.state == FAILED and outcome ~= "release"
 end
 
 local over = {} -- ids of attempts that have ended
@@ -60,7 +60,7 @@ local function apply(id, task, outcome, delay, why)
 		table.insert(of_queue[task.queue], id)
 	end
 	changed = true
-	if outcome == "back" then
+	if outcome == "release" then
 		count("given_back", 1)
 		task.attempts = max(task.attempts - 1, 0)
 		again(id, task, task.due, why)
@@ -81,7 +81,7 @@ local function finish(at, text)
 	local task = text and unpack_record(text) or load(id)
 	local is_last = task and task.fence == attempt
 	if not is_last or task.state ~= RUNNING then
-		return (outcome == "back" and refund(id, attempt) or
+		return (outcome == "release" and refund(id, attempt) or
 			is_last and is_repeated(task, outcome)) and OK or STALE
 	end
 	apply(id, task, outcome, tonumber(ARGV[at + 3]), why)

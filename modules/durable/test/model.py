@@ -320,7 +320,7 @@ class World:
     def finish(self, now, records, name, fence, outcome, delay):
         task = self.tasks.get(name)
         if not self.is_running(name, fence):
-            if outcome == "back":
+            if outcome == "release":
                 return 0 if self.refund(now, name, fence) else 1
             return 0 if task and task.fence == fence and (
                 task.state, outcome) in (
@@ -331,7 +331,7 @@ class World:
             self.ended["succeeded"] += 1
         elif outcome == "fail":
             task.state, task.said = "failed", True
-        elif outcome == "back":
+        elif outcome == "release":
             task.state = "pending"
             task.attempts -= 1
             self.given_back += 1
@@ -697,8 +697,8 @@ class Run:
         items = []
         for _ in range(self.random.choice([1, 1, 2, 6])):
             outcome = self.random.choice(
-                ["done", "done", "retry", "retry", "fail", "back"])
-            delay = 0 if outcome == "back" else self.delay()
+                ["done", "done", "retry", "retry", "fail", "release"])
+            delay = 0 if outcome == "release" else self.delay()
             if outcome == "retry" and self.random.random() < 0.5:
                 delay = ""
             name = self.name("running")

@@ -103,7 +103,7 @@ class Priorities(Case):
             self.finish(name, outcome="retry")
 
         def release(name):
-            self.finish(name, outcome="back")
+            self.finish(name, outcome="release")
 
         def crash(_):
             self.move(LEASE)
@@ -450,7 +450,7 @@ class Limits(Case):
         self.assertEqual(self.taken(worker="v"), (["x3"], None))
 
     def test_whatever_ends_an_attempt_gives_its_place_back(self):
-        for outcome in ("done", "fail", "retry", "back"):
+        for outcome in ("done", "fail", "retry", "release"):
             self.setUp()
             self.fill(3)
             self.limit(1)

@@ -300,8 +300,8 @@ OPERATIONS = {
             "last": (0, "failed", "running-1 dead+1 failed+1"),
             "failed": (0, SAME, ""),
             "else": (1, SAME, "")}),
-    "back": (
-        lambda case: case.finish(outcome="back"), {
+    "release": (
+        lambda case: case.finish(outcome="release"), {
             "running": (0, "pending", RETURNED + " given_back+1"),
             "last": (0, "pending", RETURNED + " given_back+1"),
             "else": (1, SAME, "")}),
@@ -751,10 +751,10 @@ def bad_finishes():
     yield from with_bad(one, 1, NOT_NUMBERS + [0, BIG + 2], 1)
     yield from with_bad(one, 2, ["", "Done", "doneX", "0"], 1)
     yield from with_bad(one, 3, NOT_NUMBERS + [YEARS + 1], 1)
-    yield 1, ["x", "1", "back", "1"]
-    for outcome in ("done", "fail", "back"):
+    yield 1, ["x", "1", "release", "1"]
+    for outcome in ("done", "fail", "release"):
         yield 1, ["x", "1", outcome, ""]
-    yield 2, one + ["x", "1", "back", "x"]
+    yield 2, one + ["x", "1", "release", "x"]
     yield 0, one[:3]
     yield 0, one + ["x"]
     yield 0, one * 513
@@ -1131,7 +1131,7 @@ class Fencing(Case):
         self.assertEqual(self.finish(fence=first), 1)
 
     def assert_stale(self, fence,
-                     outcomes=("done", "retry", "fail", "back")):
+                     outcomes=("done", "retry", "fail", "release")):
         before = self.ask("GET", "r:x")
         for outcome in outcomes:
             self.assertEqual(self.finish(fence=fence, outcome=outcome), 1)
@@ -1234,13 +1234,13 @@ class Fencing(Case):
 
     def test_a_failure_that_comes_after_the_success_is_stale(self):
         in_succeeded(self)
-        for outcome in ("retry", "fail", "back"):
+        for outcome in ("retry", "fail", "release"):
             self.assertEqual(self.finish(outcome=outcome), 1)
 
     def test_an_attempt_that_was_given_back_is_over(self):
         self.add()
         *_, first = self.begin()
-        self.assertEqual(self.finish(outcome="back"), 0)
+        self.assertEqual(self.finish(outcome="release"), 0)
         self.assert_stale(first)
         self.pump()
         taken = self.take(worker="v")
@@ -1253,7 +1253,7 @@ class Fencing(Case):
         self.add(attempts=2)
         for _ in range(10):
             self.assertEqual(self.begin()[:2], (1, 1))
-            self.assertEqual(self.finish(outcome="back"), 0)
+            self.assertEqual(self.finish(outcome="release"), 0)
             self.assertEqual(self.record().max_attempts, 2)
         for attempt in (1, 2):
             self.assertEqual(self.begin()[1], attempt)
@@ -1264,7 +1264,7 @@ class Fencing(Case):
         def fail(generation):
             self.move(1000000)
             self.assertEqual(self.begin()[:2], (generation, 1))
-            self.finish(outcome="back")
+            self.finish(outcome="release")
             for attempt in (1, 2):
                 self.assertEqual(self.begin()[:2], (generation, attempt))
                 self.finish(outcome="retry")
@@ -1351,7 +1351,7 @@ class Fencing(Case):
         in_running(self)
         self.finish(outcome="retry w text")
         self.assertEqual(self.ask("EXISTS", "e:x"), 0)
-        for outcome in ("fail " + why + "x", "done w", "back w", "fail ",
+        for outcome in ("fail " + why + "x", "done w", "release w", "fail ",
                         "fails w", " fail w", "Fail w"):
             self.refused("EARG 1 outcome", "finish", "x", 1, outcome, 0)
 
@@ -1524,7 +1524,7 @@ class Begun(Case):
             self.again(token=token)
             self.assertEqual(self.record().attempts, 1)
             self.assertEqual(self.finish(
-                fence=self.record().fence - 1, outcome="back"), 1)
+                fence=self.record().fence - 1, outcome="release"), 1)
 
     def test_what_was_received_counts(self):
         self.lose()
@@ -1551,10 +1551,10 @@ class Begun(Case):
 
     def test_a_late_give_back_does_not_count(self):
         first = self.lose()
-        self.assertEqual(self.finish(fence=first, outcome="back"), 0)
+        self.assertEqual(self.finish(fence=first, outcome="release"), 0)
         self.assertEqual(self.state(), "pending")
         self.assertEqual(self.record().attempts, 0)
-        self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+        self.assertEqual(self.finish(fence=first, outcome="release"), 1)
         self.assertEqual(self.record().attempts, 0)
 
     def test_while_another_attempt_runs(self):
@@ -1564,7 +1564,7 @@ class Begun(Case):
         self.pump_all()
         task = self.take(worker="v", token=1)[0]
         self.assertEqual(task[2], 2)
-        self.assertEqual(self.finish(fence=first, outcome="back"), 0)
+        self.assertEqual(self.finish(fence=first, outcome="release"), 0)
         self.assertEqual(self.finish(fence=task[6], outcome="retry"), 0)
         self.assertEqual(self.state(), "pending")
         self.pump_all()
@@ -1575,9 +1575,9 @@ class Begun(Case):
     def test_two_of_them(self):
         fences = [self.lose(attempts=3, worker=f"w{i}") for i in range(3)]
         self.assertEqual(self.state(), "failed")
-        self.assertEqual(self.finish(fence=fences[0], outcome="back"), 1)
+        self.assertEqual(self.finish(fence=fences[0], outcome="release"), 1)
         for left, fence in ((2, fences[1]), (1, fences[2])):
-            self.assertEqual(self.finish(fence=fence, outcome="back"), 0)
+            self.assertEqual(self.finish(fence=fence, outcome="release"), 0)
             self.assertEqual(self.record().attempts, left)
         self.assertEqual(self.state(), "pending")
 
@@ -1587,7 +1587,7 @@ class Begun(Case):
         self.pump_all()
         self.take(worker="v", token=1)
         self.finish(outcome="fail")
-        self.assertEqual(self.finish(fence=first, outcome="back"), 0)
+        self.assertEqual(self.finish(fence=first, outcome="release"), 0)
         self.assertEqual(self.state(), "failed")
         self.assertEqual(self.record().attempts, 1)
 
@@ -1603,7 +1603,7 @@ class Begun(Case):
                 self.take(worker="v", token=1)
                 self.finish()
             before = self.ask("GET", "r:x")
-            self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+            self.assertEqual(self.finish(fence=first, outcome="release"), 1)
             self.again()
             self.assertEqual(self.ask("GET", "r:x"), before)
 
@@ -1618,7 +1618,7 @@ class Begun(Case):
             self.assertEqual(act(), 0)
             self.pump_all()
             self.take(worker="v", token=1)
-            self.assertEqual(self.finish(fence=first, outcome="back"), 1)
+            self.assertEqual(self.finish(fence=first, outcome="release"), 1)
             self.again()
             self.assertEqual(self.record().attempts, 1)
 
@@ -3238,7 +3238,7 @@ class Rights(Case):
                     "janitor": [100, 1], "pump": [100, ""],
                     "cancel": ["x"], "reschedule": ["x", "in", 5],
                     "schedule": PUT, "dead": ["drop", "x"]}[name]
-        for outcome in ("retry", "fail", "back"):
+        for outcome in ("retry", "fail", "release"):
             yield "finish", ["x", self.fence(), outcome, 0]
         yield "dead", ["replay", "x"]
         yield "queue", ["limit", "r", 1, 1]
@@ -3356,7 +3356,7 @@ class Memory(Case):
         a, b, c, d, e, _ = map(held, self.take())
         self.assertEqual(self.call(
             "finish", *a, "done", 0, *b, "fail", 0,
-            *c, "retry", 5, *d, "back", 0), [0] * 4)
+            *c, "retry", 5, *d, "release", 0), [0] * 4)
         self.assertEqual(self.call("extend", 5, *e), [0])
         self.assertEqual(self.call("cancel", "d"), 0)
         self.assertEqual(self.call("reschedule", "x", "in", 5), 0)
