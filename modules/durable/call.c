@@ -109,7 +109,7 @@ call_key_name(const struct engine_call *call)
 	return call->shard == SHARD_SPACE ? "hosts" : "meta";
 }
 
-/* FCALL function 1 key clock skew argument... witness identity */
+/* FCALL function 1 key clock skew argument... trusted_time identity */
 static void
 write_script(struct buffer *buffer, const struct engine *engine,
     const struct engine_call *call)

@@ -57,8 +57,8 @@ local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
 local WAIT_MAX = 1000 -- ms until the next look, at most
 local LANES_MAX = 64 -- of a bucket, whose first members are looked at
-local JUMP_MAX = 60000 -- a leap of the clock by more is doubted
-local JUMP_HOLD = 10000 -- until it has lasted for so long
+local LEAP_MAX = 60000 -- a leap of the clock by more is doubted
+local LEAP_HOLD = 10000 -- until it has lasted for so long
 local TOGETHER = 16 -- records that are read at once: a MiB at most
 local LONG = 4096 -- bytes of a record
 local SHORT = 1000 -- a queue with more entries is not searched for one
@@ -67,7 +67,7 @@ local SHORT = 1000 -- a queue with more entries is not searched for one
 
 -- What stands behind a script's own arguments: see ../DESIGN.
 local identity -- of the space that was opened; "": any
-local witness -- a time that has come for sure; "": none
+local trusted_time -- of the caller: it has come for sure; "": none
 
 local prefix, space, shard -- of the keys; of the channels
 local real -- the engine's clock, rounded down
@@ -96,7 +96,7 @@ local function enter(keys, arguments)
 		string.find, string.format, string.match, string.sub
 	KEYS, ARGV = keys, arguments
 	identity = table.remove(ARGV)
-	witness = table.remove(ARGV)
+	trusted_time = table.remove(ARGV)
 	earliest, are_long, changed, delta = nil, false, false, {}
 end
 
@@ -179,7 +179,7 @@ local function look_whether_moving()
 		refuse("TRYAGAIN the shard is being moved") or reply
 end
 
--- A leap of the clock since the last write in this shard by more than JUMP_MAX
+-- A leap of the clock since the last write in this shard by more than LEAP_MAX
 -- is believed only if somebody knows that so much time has gone by; until then
 -- now stands still. What counts from now on counts from base: nothing is early,
 -- whatever is found out.
@@ -187,7 +187,7 @@ local function judge_time(clock, up)
 	base, base_up = max(real, clock), max(up, clock)
 	now, now_up = base, base_up
 	ahead = max(clock - real, 0)
-	in_doubt = real - max(clock, tonumber(witness) or 0) > JUMP_MAX
+	in_doubt = real - max(clock, tonumber(trusted_time) or 0) > LEAP_MAX
 	if in_doubt then
 		now, now_up = clock, clock
 	end

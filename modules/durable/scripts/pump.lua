@@ -268,14 +268,14 @@ local function prolong_leases(by)
 end
 
 -- Until the leap has lasted, or is over. Nobody has looked for longer than
--- JUMP_MAX, or it has leapt again: it counts from anew.
+-- LEAP_MAX, or it has leapt again: it counts from anew.
 local function weigh_leap()
 	local seen = tonumber(call("HGET", KEYS[1], "seen") or "") or 0
 	if not in_doubt then
 		doubted = 0
-	elseif doubted == 0 or real < seen or real - seen > JUMP_MAX then
+	elseif doubted == 0 or real < seen or real - seen > LEAP_MAX then
 		doubted = real
-	elseif real - doubted >= JUMP_HOLD then
+	elseif real - doubted >= LEAP_HOLD then
 		doubted, in_doubt = 0, false
 		prolong_leases(base - now)
 		now, now_up = base, base_up

@@ -30,14 +30,14 @@ class Scripts(Case):
         self.space = self.make("test", slots=64)
         self.pump()
 
-    def call(self, name, *arguments, witness=""):
+    def call(self, name, *arguments, trusted_time=""):
         """By one who does not know the time. The invariants are checked at the
         end of a test."""
-        return self.space(name, 0, *arguments, witness=witness)
+        return self.space(name, 0, *arguments, trusted_time=trusted_time)
 
-    def pump(self, witness=""):
+    def pump(self, trusted_time=""):
         """As a scheduler that has just begun, or knows the time."""
-        return self.call("pump", 100, "", witness=witness)
+        return self.call("pump", 100, "", trusted_time=trusted_time)
 
     def janitor(self):
         """How many leases it has ended."""

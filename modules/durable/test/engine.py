@@ -449,9 +449,9 @@ class Scripts:
             if "already exists" not in error.text:
                 raise
 
-    def command(self, name, key, *arguments, witness=2**53, identity=""):
-        """witness: whatever the clock says is believed."""
-        return ("FCALL", self.names[name], 1, key, *arguments, witness,
+    def command(self, name, key, *arguments, trusted_time=2**53, identity=""):
+        """trusted_time: whatever the clock says is believed."""
+        return ("FCALL", self.names[name], 1, key, *arguments, trusted_time,
                 identity)
 
 
@@ -483,11 +483,11 @@ class Space:
         return b"{%s:%d}:%s" % (self.name.encode(), shard, rest)
 
     def command(self, script, shard, *arguments, clock="", skew="",
-                witness=2**53):
+                trusted_time=2**53):
         key = "{%s}:hosts" % self.name if script in ("hosts", "tell") \
             else self.key(shard)
         return self.scripts.command(
-            script, key, clock, skew, *arguments, witness=witness,
+            script, key, clock, skew, *arguments, trusted_time=trusted_time,
             identity=self.identity)
 
     def __call__(self, script, shard, *arguments, **header):

@@ -55,7 +55,7 @@ SPACE, QUEUE = "load", "q"
 SHARDS = 8
 PATIENCE = 180  # seconds, for what is left
 LEAP_MAX = 5 * HOUR
-WITNESS = 5  # seconds after a reset, until schedulers have pumped all shards
+SETTLING = 5  # seconds after a reset, until schedulers have pumped all shards
 # Faults by which the engine, for longer than a lease, answers nobody.
 ENGINE = {"engine", "engine's clock", "engine stopped", "setting",
           "full_disk", "torn", "damaged"}
@@ -857,7 +857,7 @@ class Outside:
         self.load.machine.was_reset()
         self.load.resets += 1
         self.load.metas = {}
-        time.sleep(WITNESS)
+        time.sleep(SETTLING)
 
     def wait_for_time(self):
         """Until all shards have the time."""

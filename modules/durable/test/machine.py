@@ -18,7 +18,7 @@ import time
 from engine import CLOCK, Clock
 
 HOUR = 3600000
-BELIEVED = 8000  # a leap that lasts for longer may be: JUMP_HOLD is 10 s
+BELIEVED = 8000  # a leap that lasts for longer may be: LEAP_HOLD is 10 s
 SLACK = 5000  # after a reset, a callback of before is still called
 NEVER = float("inf")
 

@@ -34,7 +34,7 @@ QUEUES = ["q", "r"]
 IDS = [f"id{i}" for i in range(24)]
 WORKERS = ["a", "b"]
 GRACE = 10000
-JUMP_MAX, JUMP_HOLD = 60000, 10000
+LEAP_MAX, LEAP_HOLD = 60000, 10000
 HOUR = 3600000
 KEPT = 600000  # for which a take is remembered behind its leases
 HISTORY = 60  # steps that a cut may take back
@@ -166,9 +166,9 @@ class World:
         if not self.in_doubt:
             self.doubted = 0
         elif not self.doubted or self.real < self.looked or \
-                self.real - self.looked > JUMP_MAX:
+                self.real - self.looked > LEAP_MAX:
             self.doubted = self.real
-        elif self.real - self.doubted >= JUMP_HOLD:
+        elif self.real - self.doubted >= LEAP_HOLD:
             self.doubted, self.in_doubt = 0, False
             for name in self.in_state("running"):
                 self.tasks[name].until += self.base - now
@@ -488,7 +488,7 @@ class Run:
         self.token = 0
         self.kills = self.cuts = 0
         self.time = START
-        self.witness = 2 ** 53  # of the next call
+        self.trusted_time = 2 ** 53  # of the next call
         self.crew = 0  # workers of before are not heard of again
 
     def begin(self):
@@ -521,7 +521,7 @@ class Run:
     @property
     def in_doubt(self):
         return self.time - max(self.seen.meta["clock"],
-                               self.witness) > JUMP_MAX
+                               self.trusted_time) > LEAP_MAX
 
     @property
     def now(self):
@@ -547,13 +547,13 @@ class Run:
     def choose_witness(self):
         """For a while, nobody knows what time it is; then somebody does."""
         if self.random.random() < 0.1:
-            self.witness = self.random.choice([0, 0, 0, 2 ** 53])
+            self.trusted_time = self.random.choice([0, 0, 0, 2 ** 53])
         elif self.random.random() < 0.02:
-            self.witness = self.time - JUMP_MAX - self.random.randrange(2)
+            self.trusted_time = self.time - LEAP_MAX - self.random.randrange(2)
 
     def drain(self):
         """At last, everything ends."""
-        self.witness = 2 ** 53
+        self.trusted_time = 2 ** 53
         self.call("resume", ())
         for queue in QUEUES:
             self.call("queue", ("resume", queue), ("resume", queue))
@@ -743,7 +743,7 @@ class Run:
             0, 1, 7, TICK - 1, TICK, TICK + 1, 1000, 5000, TICK * SLOTS,
             TICK * SLOTS * 3 + 1, -1, -5000, -86400000,
             max(0, self.base - self.time), 40000,
-            JUMP_MAX, JUMP_MAX + 1, HOUR, HOUR, -HOUR, JUMP_HOLD])
+            LEAP_MAX, LEAP_MAX + 1, HOUR, HOUR, -HOUR, LEAP_HOLD])
         self.time = max(START, self.time)
         if self.time < before:
             # Which takes the engine has forgotten while its clock was ahead
@@ -775,7 +775,7 @@ class Run:
 
     def words(self, name, arguments):
         words = self.space.command(name, 0, *arguments,
-                                   witness=self.witness)
+                                   trusted_time=self.trusted_time)
         self.log[-1:] = [(*self.log[-1], name, arguments)] \
             if self.log else []
         return words
@@ -790,7 +790,7 @@ class Run:
             return
         self.words(name, arguments)
         times = self.now, self.base, self.in_doubt
-        reply = self.space(name, 0, *arguments, witness=self.witness)
+        reply = self.space(name, 0, *arguments, trusted_time=self.trusted_time)
         size = self.file_size()
         self.look()
         expected = self.apply(name, times, modelled)
@@ -839,7 +839,8 @@ class Run:
     def refuse(self, code, name, arguments):
         self.words(name, arguments)
         try:
-            reply = self.space(name, 0, *arguments, witness=self.witness)
+            reply = self.space(
+                name, 0, *arguments, trusted_time=self.trusted_time)
         except Error as error:
             require(error.code == code, error.text)
         else:
