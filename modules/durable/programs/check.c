@@ -27,7 +27,7 @@ enum {
 /* The sets that a task may be in. */
 enum place {
 	PLACE_BUCKET,
-	PLACE_FLY,
+	PLACE_INFLIGHT,
 	PLACE_DEAD,
 	PLACE_BAD
 };
@@ -208,7 +208,7 @@ static bool
 place_fits(enum place place, enum hwt_durable_state state)
 {
 	switch (place) {
-	case PLACE_FLY:
+	case PLACE_INFLIGHT:
 		return state == HWT_DURABLE_RUNNING;
 	case PLACE_DEAD:
 		return state == HWT_DURABLE_FAILED;
@@ -434,8 +434,8 @@ static const struct kind {
     {"paused", "zset", false, 0},
     {"limits", "zset", false, 0},
     {"l:", "hash", false, 0},
-    {"f:", "zset", true, PLACE_FLY},
-    {"fly", "zset", true, PLACE_FLY},
+    {"f:", "zset", true, PLACE_INFLIGHT},
+    {"fly", "zset", true, PLACE_INFLIGHT},
     {"dead", "zset", true, PLACE_DEAD},
     {"bad", "zset", true, PLACE_BAD},
 };

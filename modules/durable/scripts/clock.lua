@@ -34,15 +34,16 @@ local function fill_buckets()
 end
 
 local function set_back()
-	local fly = prefix .. ":fly"
-	local leases = sure("ZRANGE", fly, 0, LEASES_MAX - 1, "WITHSCORES")
+	local inflight = inflight_key()
+	local leases = sure("ZRANGE", inflight, 0, LEASES_MAX - 1, "WITHSCORES")
 	local old = cursor
 	now, now_up = real, real
 	cursor = min(cursor, floor(now / tick))
 	place_again(old)
 	fill_buckets()
 	for i = 1, #leases, 2 do
-		call("ZADD", fly, max(leases[i + 1] - ahead, now), leases[i])
+		call("ZADD", inflight, max(leases[i + 1] - ahead, now),
+			leases[i])
 	end
 	next_look = now
 	version = version + 1

@@ -344,6 +344,11 @@ local function record_key(id)
 	return prefix .. ":r:" .. id
 end
 
+-- Running ids, by the ends of their leases.
+local function inflight_key()
+	return prefix .. ":fly"
+end
+
 local function pack(task)
 	local state = task.state + (task.has_entry and HAS_ENTRY or 0)
 	return struct.pack(LAYOUT, task.options and FORMAT_OPTIONS or FORMAT,
@@ -761,8 +766,8 @@ local function bury_expired(id, task)
 	bury(id, task, "- expired", true)
 end
 
--- The end of an attempt without an end of the task. The caller takes it out of
--- fly.
+-- The end of an attempt without an end of the task, which the caller takes out
+-- of those in flight.
 local function again(id, task, due, why)
 	if task.attempts >= task.max_attempts then
 		bury(id, task, why)

@@ -51,7 +51,7 @@ for i = 1, total do
 	results[i] = extend(4 + (i - 1) * PER_TASK, visibility)
 end
 if leases[1] then
-	sure("ZADD", prefix .. ":fly", unpack(leases))
+	sure("ZADD", inflight_key(), unpack(leases))
 	commit()
 end
 return results

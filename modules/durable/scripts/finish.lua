@@ -126,7 +126,7 @@ for i, id in ipairs(ids) do
 	done[id] = true
 end
 if over[1] then
-	sure("ZREM", prefix .. ":fly", unpack(over))
+	sure("ZREM", inflight_key(), unpack(over))
 end
 for queue, ended in pairs(of_queue) do
 	local freed = free_places(queue, unpack(ended))

@@ -12,7 +12,7 @@ local SEARCHED = 128 -- a queue with more entries is not searched for one
 local LEASE = 30000 -- ms, of a running task that was in no set
 local LOST = "- the lease ended: nothing was heard of its worker"
 
-local fly
+local inflight
 local walk -- the cursor of the walk
 
 -- The attempt counts, unless its worker says later that it has called nobody.
@@ -35,13 +35,14 @@ local function end_leases(limit)
 	if resumed ~= 0 and now - resumed < GRACE and resumed <= base then
 		return 0, false
 	end
-	local ids = sure("ZRANGEBYSCORE", fly, "-inf", now, "LIMIT", 0, limit)
+	local ids = sure("ZRANGEBYSCORE", inflight, "-inf", now, "LIMIT", 0,
+		limit)
 	local ended = 0
 	for _, id in ipairs(ids) do
 		ended = ended + end_lease(id)
 	end
 	if ids[1] then
-		call("ZREM", fly, unpack(ids))
+		call("ZREM", inflight, unpack(ids))
 	end
 	return ended, #ids == limit
 end
@@ -80,7 +81,7 @@ local function restore(id)
 		if places_of(task.queue) then
 			sure("ZADD", places_key(task.queue), "NX", now, id)
 		end
-		return sure("ZADD", fly, "NX", now + LEASE, id)
+		return sure("ZADD", inflight, "NX", now + LEASE, id)
 	end
 	if task.state == FAILED then
 		return sure("ZADD", prefix .. ":dead", "NX", now, id)
@@ -236,7 +237,7 @@ refused = admit("GETRANGE", "HGET", "LLEN", "LPOS", "LRANGE", "PEXPIRE", "PTTL",
 if refused then
 	return refused
 end
-fly = prefix .. ":fly"
+inflight = inflight_key()
 math.randomseed(random % 2147483647)
 walk = call("HGET", KEYS[1], "walk")
 walk = whole(walk or "", 0, WHOLE_MAX) and walk or "0"

@@ -260,10 +260,10 @@ end
 -- Leases were given and extended while time stood still: as much is left of
 -- them when it goes on. A worker extends long ones too rarely for the grace.
 local function prolong_leases(by)
-	local fly = prefix .. ":fly"
-	local leases = sure("ZRANGE", fly, 0, LEASES_MAX - 1, "WITHSCORES")
+	local inflight = inflight_key()
+	local leases = sure("ZRANGE", inflight, 0, LEASES_MAX - 1, "WITHSCORES")
 	for i = 1, #leases, 2 do
-		call("ZADD", fly, leases[i + 1] + by, leases[i])
+		call("ZADD", inflight, leases[i + 1] + by, leases[i])
 	end
 end
 

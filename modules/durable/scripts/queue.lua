@@ -27,7 +27,7 @@ end
 
 -- What has begun before counts as well.
 local function find_places(queue)
-	local ids = sure("ZRANGE", prefix .. ":fly", 0, LEASES_MAX - 1)
+	local ids = sure("ZRANGE", inflight_key(), 0, LEASES_MAX - 1)
 	local read = read_headers(ids)
 	for i, id in ipairs(ids) do
 		local task = unpack_record(read(i) or "")

@@ -44,15 +44,15 @@ end
 -- All that run, or RUNNING_MAX of them, from all over the set: what a worker
 -- took together has the same end of its leases, and stands together.
 local function read_running(size)
-	local fly = prefix .. ":fly"
+	local inflight = inflight_key()
 	if size <= RUNNING_MAX then
-		return call("ZRANGE", fly, 0, -1)
+		return call("ZRANGE", inflight, 0, -1)
 	end
 	local ids = {}
 	for part = 0, PARTS - 1 do
 		local first = floor((part + now % 1000 / 1000) *
 			(size - RUNNING_MAX / PARTS) / PARTS)
-		local page = call("ZRANGE", fly, first,
+		local page = call("ZRANGE", inflight, first,
 			first + RUNNING_MAX / PARTS - 1)
 		for _, id in ipairs(page) do
 			ids[#ids + 1] = id
@@ -62,7 +62,7 @@ local function read_running(size)
 end
 
 local function count_running()
-	local size = try("ZCARD", prefix .. ":fly")
+	local size = try("ZCARD", inflight_key())
 	if is_foreign(size) or size == 0 then
 		return
 	end

@@ -112,7 +112,7 @@ local function take_again(before, was_lost, visibility)
 			task.attempts = task.attempts - 1
 			count("given_back", 1)
 			bury_expired(id, task)
-			sure("ZREM", prefix .. ":fly", id)
+			sure("ZREM", inflight_key(), id)
 			free_places(task.queue, id)
 		elseif runs then
 			hand_over(id, task, text, visibility)
@@ -300,7 +300,7 @@ if not taken[1] and not stands and token > last[1] then
 	end
 end
 if taken[1] then
-	sure("ZADD", prefix .. ":fly", unpack(leases))
+	sure("ZADD", inflight_key(), unpack(leases))
 	call("SET", last_key, cmsgpack.pack({token, unpack(kept)}), "PX",
 		visibility + KEPT)
 end
