@@ -11,6 +11,7 @@ programs.py for HWT_BUILD and HWT_BEFORE."""
 import importlib.machinery
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -122,40 +123,73 @@ class Shows(Page):
         self.assertEqual(self.text("no-dead"), "There are none.")
         self.assertEqual((self.rows("queues"), self.rows("dead")), ([], []))
 
+    def row(self, queue):
+        """Of the table of queues, by the heads of the columns."""
+        heads = self.browser.evaluate(
+            "[...document.querySelectorAll('#queues th[scope=col]')]"
+            ".map(each => each.innerText)")
+        return next((dict(zip(heads, row)) for row in self.rows("queues")
+                     if row[0] == queue), {})
+
+    def choose(self, queue):
+        """Whose lateness is drawn."""
+        self.has("[...document.getElementById('late-of').options]"
+                 f".some(each => each.value === {json.dumps(queue)})")
+        self.browser.evaluate(f"""(() => {{
+            const choice = document.getElementById('late-of');
+            choice.value = {json.dumps(queue)};
+            choice.dispatchEvent(new Event('change'));
+        }})()""")
+
+    def late(self, words):
+        """What the picture of lateness says, and that it has a line."""
+        self.has(f"/{words}/.test(document.querySelector('#late').ariaLabel)")
+        for each in "ad":
+            self.has(f"document.querySelector('#late .{each}')"
+                     ".getAttribute('d').includes('L')")
+
     def test_load(self):
         self.open(scheme="dark")
-        running = self.start("hwt-exec", "--queue=work", "--threads=4", "--",
-                             "sleep", "0.2")
+        running = [
+            self.start("hwt-exec", "--queue=work", "--threads=4", "--",
+                       "sleep", "0.2"),
+            self.start("hwt-exec", "--queue=quick", "--", "true")]
+        self.send("POST", "/v1/tasks", [
+            {"queue": "quick", "in": i / 10} for i in range(500)])
         for _ in range(8):
             self.send("POST", "/v1/tasks", [
                 {"queue": queue, "in": i / 100}
                 for queue in ("work", "backlog") for i in range(100)])
             time.sleep(0.5)
-        self.has("document.querySelectorAll('#queues tbody tr').length === 2")
-        told = {row[0]: row for row in self.rows("queues")}
-        self.assertEqual(told["backlog"][7:], ["active", "Pause"])
-        wait_until(lambda: "800" in {row[0]: row for row in
-                                     self.rows("queues")}["backlog"][1])
+        wait_until(lambda: self.row("backlog").get("Waiting") == "800")
+        self.assertEqual(list(self.row("backlog").values())[-2:],
+                         ["active", "Pause"])
         self.has("document.querySelector('#rates .a').getAttribute('d')"
                  ".includes('L')")
         self.has("Math.max(...rates('added')) > 0")
         self.has("/running [1-9]/.test("
                  "document.querySelector('#depths').ariaLabel)")
         # 4 threads with 0.2 s each, for 800: they are late by seconds.
-        self.has("/p50 .*[0-9] s, p99 .*[0-9] (s|min)/.test("
-                 "document.querySelector('#late').ariaLabel)")
-        self.has("document.querySelector('#late .a').getAttribute('d')"
-                 ".includes('L')")
-        wait_until(lambda: float({row[0]: row for row in self.rows("queues")}[
-            "work"][5] or 0) > 0)
-        self.assertEqual({row[0]: row for row in self.rows("queues")}[
-            "backlog"][5], "0")
-        self.assertEqual(told["work"][4], "")
+        self.late("p99 [0-9.]+ (s|min)$")
+        self.choose("quick")
+        self.late("^p50 [0-9]+ ms, ")
+        self.choose("work")
+        self.late("^p50 [0-9.]+ s, p99 [0-9.]+ (s|min)$")
+        wait_until(lambda: re.fullmatch(
+            "[0-9.]+ s / [0-9.]+ (s|min)",
+            self.row("work").get("Late, p50 / p99", "")))
+        wait_until(lambda: float(self.row("work").get("Done/s") or 0) > 0)
+        self.assertEqual((self.row("backlog")["Late, p50 / p99"],
+                          self.row("backlog")["Done/s"]), ("", "0"))
+        self.assertEqual(self.row("work")["Limits"], "")
         self.send("POST", "/v1/queues/backlog/limits",
                   {"at_once": 1500, "rate": 2.5})
-        wait_until(lambda: {row[0]: row for row in self.rows("queues")}[
-            "backlog"][4] == "1,500 at once, 2.5/s")
-        running.end(signal.SIGKILL)
+        wait_until(lambda: self.row("backlog")["Limits"] ==
+                   "1,500 at once, 2.5/s")
+        self.assertEqual(self.browser.evaluate(
+            "document.getElementById('late-of').value"), "work")
+        for each in running:
+            each.end(signal.SIGKILL)
 
     def test_names_and_errors_are_text(self):
         self.open()
@@ -251,6 +285,7 @@ class Does(Page):
         names = [f"t{i:05}" for i in range(10000)]
         self.fill_dead(names)
         self.says("dead-count", "(10,000)")
+        self.has("lettersOf === 10000")  # the list is read less often
         seen = []
         for page in range(1, 4):
             self.says("page", f"page {page}")

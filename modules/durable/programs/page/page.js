@@ -4,8 +4,9 @@
 'use strict';
 const POLL_MS = 1000, PATIENCE_MS = 6000, KEPT = 300;
 const WINDOW = 5; // samples that a quantile or a queue's rate is of
-// {at, stat, oldest, work, p50, p99}; a gap has at and oldest alone
-const samples = [];
+// {at, stat, oldest, work, late}; a gap has at and oldest alone. late: of each
+// queue that work has, and of ALL, [p50, p99] in ms
+const samples = [], ALL = '';
 const series = new Map(); // of a queue: its last depths
 const cursors = ['']; // of the dead letters' pages up to the one shown
 let nextCursor = null, lettersOf = null, lettersAt = 0, down = null;
@@ -191,19 +192,25 @@ function workSince(i, queue, value) {
   const more = now ? value(now) - (before ? value(before) : 0) : 0;
   return more < 0 ? null : more;
 }
-// Late by so many ms at most was this part of the attempts that began: the upper
-// bound of an element of the histogram.
-function quantile(i, part) {
-  const queues = [...samples[i].work?.keys() ?? []];
-  const counts = [];
-  for (let k = 0; k < 27; k++)
-    counts.push(queues.reduce((sum, queue) =>
-      sum + (workSince(i, queue, work => work.lateness[k]) ?? 0), 0));
+// Late by so many ms at most was this part of the attempts that began: the
+// upper bound of an element of the histogram.
+function quantile(counts, part) {
   let left = part * counts.reduce((a, b) => a + b, 0);
   if (left === 0)
     return null;
   const k = counts.findIndex(n => (left -= n) <= 0);
   return 2 ** k * 0.262144;
+}
+function lateness(i) {
+  const late = new Map(), all = Array(27).fill(0);
+  const quantiles = counts => [quantile(counts, 0.5), quantile(counts, 0.99)];
+  for (const queue of samples[i].work.keys()) {
+    const counts = all.map((_, k) =>
+      workSince(i, queue, work => work.lateness[k]) ?? 0);
+    late.set(queue, quantiles(counts));
+    counts.forEach((n, k) => all[k] += n);
+  }
+  return late.set(ALL, quantiles(all));
 }
 function doneRate(queue) {
   const i = samples.length - 1;
@@ -220,8 +227,10 @@ function drawAll() {
   draw('depths', [['waiting', 'a', figures('delivered')],
     ['running', 'b dashed', figures('running')]], whole, 2);
   draw('ages', [['oldest', 'd', samples.map(s => s.oldest)]], span, 10);
-  draw('late', [['p50', 'a', samples.map(s => s.p50 ?? null)],
-    ['p99', 'd dashed', samples.map(s => s.p99 ?? null)]], span, 10);
+  const of = at('late-of').value;
+  const late = samples.map(s => s.late?.get(of) ?? [null, null]);
+  draw('late', [['p50', 'a', late.map(([p50]) => p50)],
+    ['p99', 'd dashed', late.map(([, p99]) => p99)]], span, 10);
 }
 
 // What is known.
@@ -256,11 +265,12 @@ function beginQueue({queue}) {
   action.append(button('', '', () => act(`v1/queues/${queue}/${
     row.dataset.paused === 'true' ? 'resume' : 'pause'}`)));
   row.append(name, ...[1, 2, 3].map(() => make('td', '', 'number')),
-    make('td', ''), make('td', '', 'number'), picture, make('td', ''), action);
+    make('td', ''), ...[1, 2].map(() => make('td', '', 'number')), picture,
+    make('td', ''), action);
   return row;
 }
 function fillQueue(row, of) {
-  const [, depth, oldest, running, limits, done, picture, state, action] =
+  const [, depth, oldest, running, limits, done, late, picture, state, action] =
     row.cells;
   set(depth, whole(of.depth));
   set(oldest, of.depth > 0 ? span(of.oldest_age_ms) : '');
@@ -269,6 +279,8 @@ function fillQueue(row, of) {
     of.rate > 0 ? `${of.rate}/s` : ''].filter(text => text).join(', '));
   const doneNow = doneRate(of.queue);
   set(done, doneNow === null ? '' : rate(doneNow));
+  const [p50, p99] = samples.at(-1).late.get(of.queue) ?? [null, null];
+  set(late, p50 === null ? '' : `${span(p50)} / ${span(p99)}`);
   const depths = series.get(of.queue) ?? [];
   const top = Math.max(...depths, 1);
   picture.firstChild.replaceChildren(shape('path', {class: 'line a',
@@ -298,6 +310,17 @@ function showQueues({queues, all_queues: all}) {
   rows('queues', queues, of => of.queue, beginQueue, fillQueue);
   show('no-queues', queues.length === 0);
   show('more-queues', !all);
+}
+// The queue whose lateness is drawn: one of which workers have told.
+function showChoice({work}) {
+  const choice = at('late-of'), chosen = choice.value;
+  const names = [...new Set([ALL, chosen, ...work.map(of => of.queue)])].sort();
+  if (names.length === choice.length &&
+      names.every((name, i) => choice.options[i].value === name))
+    return;
+  choice.replaceChildren(...names.map(name =>
+    new Option(name === ALL ? 'all queues' : name, name)));
+  choice.value = chosen;
 }
 
 // Dead letters.
@@ -385,15 +408,14 @@ async function look() {
   const ages = queues.queues.map(of => of.oldest_age_ms);
   samples.push({at: Date.now(), stat, oldest: Math.max(0, ...ages),
     work: new Map(queues.work.map(work => [work.queue, work]))});
-  const last = samples.length - 1;
-  samples[last].p50 = quantile(last, 0.5);
-  samples[last].p99 = quantile(last, 0.99);
+  samples.at(-1).late = lateness(samples.length - 1);
   down = null;
   set(at('space'), `space ${stat.space}`);
   show('login', false);
   show('main', true);
   showNumbers(stat);
   showQueues(queues);
+  showChoice(queues);
   await showLetters(stat);
   say('live', 'live');
 }
@@ -438,5 +460,6 @@ at('first').addEventListener('click',
   () => turn(() => cursors.splice(1)));
 at('next').addEventListener('click',
   () => turn(() => nextCursor !== null && cursors.push(nextCursor)));
+at('late-of').addEventListener('change', drawAll);
 document.addEventListener('visibilitychange', () => poll());
 go();
