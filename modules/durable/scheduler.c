@@ -12,9 +12,10 @@
  *
  * OWNERSHIP. Each scheduler that covers a shard weighs every name that is
  * registered with a hash of name and shard; the heaviest owns the shard: it
- * pumps it when something is due and runs its janitor once a second. The others
- * pump it once a second. That saves work, and nothing depends on it: a pump
- * that finds nothing due does nothing, and two at once are one after the other.
+ * pumps it when something is due, and runs its janitor once a second, or more
+ * often while that walks over keys. The others pump it once a second. That
+ * saves work, and nothing depends on it: a pump that finds nothing due does
+ * nothing, and two at once are one after the other.
  * A name is registered with the range of its shards, "0-15.NAME".
  *
  * THREADS. Everything belongs to the loop's thread from its begin to its end,
@@ -36,7 +37,9 @@
 
 #define BATCH_SHARDS 16u
 #define PUMP_LIMIT 256u /* tasks of one script: it must not take long */
-#define JANITOR_LIMIT 128u
+/* It walks over 8 * 16 keys, in about a millisecond; 8 times a second. */
+#define JANITOR_LIMIT 16u
+#define WALK_NS HWT_MS(125)
 #define HINTS_MAX 128u /* queues of one call */
 #define LEASE_MS 3000u
 #define CLOCK_OFF_MS 10000u /* that the log is told of */
@@ -56,6 +59,7 @@ struct watched {
 	uint64_t clock_ms, clock_ns;
 	uint32_t shard;
 	bool owned, in_line;
+	bool walks; /* the janitor has not come to the end of its walk */
 };
 
 struct hwt_durable_scheduler {
@@ -264,6 +268,13 @@ goodbye(struct hwt_durable_scheduler *scheduler)
 
 /* A batch: the pump of each shard, and before it the janitor of some. */
 
+/* At most, from one visit of its owner to the next. */
+static uint64_t
+visit_after_ns(const struct watched *watched)
+{
+	return watched->walks ? WALK_NS : SECOND_NS;
+}
+
 struct visit {
 	struct watched *watched;
 	bool cleans;
@@ -308,7 +319,7 @@ round_add(struct round *round, struct watched *watched, uint64_t now)
 	/* Its owner may be alive, and not reach it. */
 	visit->cleans = watched->cleaned_ns == 0 ||
 	    now - watched->cleaned_ns >=
-		(watched->owned ? SECOND_NS : 10 * SECOND_NS);
+		(watched->owned ? visit_after_ns(watched) : 10 * SECOND_NS);
 	if (visit->cleans) {
 		visit->janitor[0] =
 		    argument_number(&round->janitor_limit, JANITOR_LIMIT);
@@ -333,8 +344,8 @@ reply_at(const struct engine_call *call, size_t at)
 	return number;
 }
 
-/* {leases over, restored, missed, more}. One that fails is due again in a
- * second. */
+/* {leases over, restored, missed, more, walks}. One that fails is due again in
+ * a second. */
 static void
 janitor_read(
     struct watched *watched, const struct engine_call *call, uint64_t now)
@@ -342,6 +353,7 @@ janitor_read(
 	uint64_t missed = reply_at(call, 2);
 
 	watched->cleaned_ns = reply_at(call, 3) != 0 ? 0 : now | 1;
+	watched->walks = reply_at(call, 4) != 0;
 	if (missed != 0)
 		engine_log(watched->scheduler->loop.engine, LOG_ERR,
 		    "shard %u: %llu due tasks were missed, and are found",
@@ -418,8 +430,10 @@ pump_read(struct watched *watched, const struct engine_call *call)
 		line_add(scheduler, watched);
 		return;
 	}
-	if (!watched->owned || wait_ns > SECOND_NS)
+	if (!watched->owned)
 		wait_ns = SECOND_NS;
+	else if (wait_ns > visit_after_ns(watched))
+		wait_ns = visit_after_ns(watched);
 	(void)loop_after(&scheduler->loop, &watched->timeout, shard_is_due,
 	    watched, wait_ns);
 }

@@ -7,7 +7,7 @@ local GRACE = 10000 -- ms after a pause, in which leases can be extended
 local SLOTS_MAX = 64 -- that a call scans
 local KEYS_PER_TASK = 8 -- of the walk over all records
 local QUEUES = 32 -- that a call looks at
-local PLACES = 16 -- of each
+local PLACES = 4 -- of each
 local SEARCHED = 128 -- a queue with more entries is not searched for one
 local LEASE = 30000 -- ms, of a running task that was in no set
 local LOST = "- the lease ended: nothing was heard of its worker"
@@ -247,4 +247,5 @@ local missed, more_missed = find_missed(limit)
 order_queues()
 mend_places()
 commit("scan", scan, "walk", walk)
-return {over, restored, missed, (more_over or more_missed) and 1 or 0}
+return {over, restored, missed, (more_over or more_missed) and 1 or 0,
+	walk ~= "0" and 1 or 0}

@@ -435,6 +435,8 @@ MUTANTS = [
     ("janitor", "an entry that is there is put there again",
      "if not is_lost(id, lane_of(task)) then", "if false then"),
     ("janitor", "the walk stays at its begin", "walk = reply[1]", ""),
+    ("janitor", "the walk does not say that it goes on",
+     'walk ~= "0" and 1 or 0', "0"),
     ("janitor", "the walk takes a name for a pattern",
      r'string.gsub(first, "[][*?^\\-]", "\\%0")', "first"),
     ("janitor", "a running task without a lease has none",

@@ -1441,6 +1441,31 @@ class Hwtd(Programs):
             wait_until(lambda: self.state(name) == "delivered")
         self.check()
 
+    def test_the_janitor_comes_more_often_while_it_walks_over_keys(self):
+        """Eight times a second, and once: counted by the registration of the
+        scheduler, which is once a second. It walks over 128 keys at a time."""
+        self.engine = self.engine_of()
+        client = self.engine.client()
+        self.addCleanup(client.close)
+
+        def calls_of(command):
+            for line in client("INFO", "commandstats").decode().split():
+                if line.startswith(f"cmdstat_{command}:calls="):
+                    return int(line.split("=")[1].split(",")[0])
+            return 0
+
+        def walks_a_beat():
+            client("CONFIG", "RESETSTAT")
+            wait_until(lambda: calls_of("zremrangebyscore") >= 8)
+            return calls_of("scan") / (calls_of("zremrangebyscore") / 2)
+        self.ctl("init", "--shards=1")
+        self.start("hwtd")
+        wait_until(lambda: calls_of("scan"))
+        self.assertLess(walks_a_beat(), 2)
+        self.feed(*({"queue": "q", "in": 3600, "id": f"t{i}"}
+                    for i in range(5000)))
+        self.assertGreater(walks_a_beat(), 3)
+
     def test_a_part_of_the_shards(self):
         self.ctl("init", "--shards=4")
         names = {shard_of(str(i).encode(), 4): str(i) for i in range(50)}
