@@ -41,6 +41,7 @@ enum script {
 	SCRIPT_INIT,
 	SCRIPT_JANITOR,
 	SCRIPT_LIST,
+	SCRIPT_NOTIFY,
 	SCRIPT_PAUSE,
 	SCRIPT_PUMP,
 	SCRIPT_QUEUE,
@@ -51,7 +52,6 @@ enum script {
 	SCRIPT_SCHEDULES,
 	SCRIPT_STAT,
 	SCRIPT_TAKE,
-	SCRIPT_TELL,
 	SCRIPT_COUNT,
 	/* No script: arg is a whole command of Redis, from its name. It must do
 	 * the same if it is repeated. */
@@ -161,7 +161,7 @@ void engine_log(struct engine *engine, int level, const char *format, ...)
 
 /* Numbers of shards, as they are published on the channel S:due; or of the
  * hints for a queue, each of which one of those gets that wait for it
- * (SCRIPT_TELL). It belongs to one thread. */
+ * (SCRIPT_NOTIFY). It belongs to one thread. */
 struct engine_subscription;
 
 #define HINT_EVERY_SHARD UINT32_MAX

@@ -49,17 +49,17 @@ queue_call(struct hwt_durable *durable, const char *verb, const char *queue,
 	return error;
 }
 
-/* One that waits is told of all shards, and tells the next. If this is lost, or
- * no time is left, a worker finds what there is within a second. */
+/* One that waits is notified of all shards, and notifies the next. If this is
+ * lost, or no time is left, a worker finds what there is within a second. */
 static void
-tell_worker(struct hwt_durable *durable, const char *queue, uint64_t until_ns)
+notify_worker(struct hwt_durable *durable, const char *queue, uint64_t until_ns)
 {
 	uint64_t now_ns = limit_now_ns();
 	const struct engine_wait wait = {
 	    .stop_fd = -1, .timeout_ns = until_ns - now_ns};
 	const struct engine_argument argument[] = {
 	    argument_text(queue), argument_text("*")};
-	struct engine_call call = {.script = SCRIPT_TELL,
+	struct engine_call call = {.script = SCRIPT_NOTIFY,
 	    .shard = SHARD_SPACE,
 	    .count = 2,
 	    .arg = argument};
@@ -99,7 +99,7 @@ call_and_tell(struct hwt_durable *durable, const char *verb, const char *queue,
 	int error = queue_call(durable, verb, queue, at_once, thousandths);
 
 	if (error == 0)
-		tell_worker(durable, queue, until_ns);
+		notify_worker(durable, queue, until_ns);
 	return error;
 }
 

@@ -88,7 +88,7 @@ is_valid(const struct hwt_durable_schedule *schedule)
 	return task_is_valid(&task, 0);
 }
 
-/* Whether it can be sent; what is wrong with a line or zone is told. */
+/* Whether it can be sent; what is wrong with a line or zone is logged. */
 static int
 check(struct hwt_durable *durable, const struct hwt_durable_schedule *schedule)
 {
@@ -340,11 +340,11 @@ struct listing {
 	hwt_durable_schedule_callback *callback;
 	void *ctx;
 	uint32_t shard;
-	bool is_of_one; /* which must be readable; of all, others are told */
+	bool is_of_one; /* which must be readable; of all, others are logged */
 };
 
 static int
-tell(
+visit_one(
     const struct listing *list, const struct redisReply *reply, uint64_t now_ns)
 {
 	struct hwt_durable_schedule_info info = {0};
@@ -367,10 +367,10 @@ tell(
 }
 
 /* Up to NAMES_MAX names of the list's shard; those that are gone by now are
- * left out. How many were told, or an error of the callback. */
+ * left out. How many were visited, or an error of the callback. */
 static int
-tell_some(const struct listing *list, const struct engine_argument *names,
-    uint32_t count, uint32_t *told)
+visit_some(const struct listing *list, const struct engine_argument *names,
+    uint32_t count, uint32_t *visited)
 {
 	struct engine_argument argument[1 + NAMES_MAX];
 	struct engine_call call = {.script = SCRIPT_SCHEDULES,
@@ -394,8 +394,8 @@ tell_some(const struct listing *list, const struct engine_argument *names,
 		if (call.reply->element[i]->type != REDIS_REPLY_ARRAY ||
 		    call.reply->element[i]->elements < 2)
 			continue;
-		error = tell(list, call.reply->element[i], HWT_MS(now_ms));
-		++*told;
+		error = visit_one(list, call.reply->element[i], HWT_MS(now_ms));
+		++*visited;
 	}
 	engine_call_free(&call, 1);
 	return error;
@@ -411,7 +411,7 @@ tell_shard(const struct listing *list)
 	    .count = 1,
 	    .arg = &all,
 	    .reads = true};
-	uint32_t count = 0, told = 0;
+	uint32_t count = 0, visited = 0;
 	size_t i;
 	int error = engine_call(list->durable->engine, &call, 1, NULL);
 
@@ -424,12 +424,12 @@ tell_shard(const struct listing *list)
 			continue;
 		names[count++] = argument_text(call.reply->element[i]->str);
 		if (count == NAMES_MAX) {
-			error = tell_some(list, names, count, &told);
+			error = visit_some(list, names, count, &visited);
 			count = 0;
 		}
 	}
 	if (error == 0 && count > 0)
-		error = tell_some(list, names, count, &told);
+		error = visit_some(list, names, count, &visited);
 	engine_call_free(&call, 1);
 	return error;
 }
@@ -440,7 +440,7 @@ hwt_durable_schedule_list(struct hwt_durable *durable, const char *name,
 {
 	struct listing list = {durable, callback, ctx, 0, name != NULL};
 	struct engine_argument one;
-	uint32_t told = 0;
+	uint32_t visited = 0;
 	int error = durable_enter(durable);
 
 	if (error != 0)
@@ -455,6 +455,6 @@ hwt_durable_schedule_list(struct hwt_durable *durable, const char *name,
 	}
 	one = argument_text(name);
 	list.shard = durable_shard_of(durable, name, one.length);
-	error = tell_some(&list, &one, 1, &told);
-	return error == 0 && told == 0 ? -ENOENT : error;
+	error = visit_some(&list, &one, 1, &visited);
+	return error == 0 && visited == 0 ? -ENOENT : error;
 }

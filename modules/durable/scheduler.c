@@ -438,8 +438,8 @@ pump_read(struct watched *watched, const struct engine_call *call)
 	    watched, wait_ns);
 }
 
-/* Of each queue that has got something, one of those that wait for it is told
- * in which shards. */
+/* Of each queue that has got something, one of those that wait for it is
+ * notified of the shards. */
 
 struct hint {
 	const char *queue;
@@ -457,7 +457,7 @@ hints_send(struct hwt_durable_scheduler *scheduler, struct hints *hints)
 	const struct engine_wait wait = loop_no_retry(&scheduler->loop);
 	struct engine_argument argument[2 * HINTS_MAX];
 	struct engine_call call = {
-	    .script = SCRIPT_TELL, .shard = SHARD_SPACE, .arg = argument};
+	    .script = SCRIPT_NOTIFY, .shard = SHARD_SPACE, .arg = argument};
 	size_t i;
 
 	for (i = 0; i < hints->count; i++) {

@@ -247,7 +247,7 @@ take_awaits_hint(const struct hwt_durable_worker *worker)
 	return false;
 }
 
-/* A worker without a thread for what was notified tells another. */
+/* A worker without a thread for what was notified notifies another. */
 void
 take_pass_on(struct hwt_durable_worker *worker)
 {
@@ -255,7 +255,7 @@ take_pass_on(struct hwt_durable_worker *worker)
 	char shards[HWT_DURABLE_QUEUES_MAX][PASSED_MAX * 8];
 	struct engine_argument argument[2 * HWT_DURABLE_QUEUES_MAX];
 	struct engine_call call = {
-	    .script = SCRIPT_TELL, .shard = SHARD_SPACE, .arg = argument};
+	    .script = SCRIPT_NOTIFY, .shard = SHARD_SPACE, .arg = argument};
 	uint32_t i;
 
 	for (i = 0; i < worker->queues; i++) {

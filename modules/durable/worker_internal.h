@@ -324,7 +324,7 @@ void take_poll(struct hwt_durable_worker *worker);
 /* Whether a hint may tell it what it does not know. */
 bool take_awaits_hint(const struct hwt_durable_worker *worker);
 
-/* Another worker is told of the shards that may have something. */
+/* Another worker is notified of the shards that may have something. */
 void take_pass_on(struct hwt_durable_worker *worker);
 
 void take_some(struct hwt_durable_worker *worker, uint32_t need);

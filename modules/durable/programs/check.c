@@ -53,7 +53,7 @@ struct check {
 };
 
 static void
-tell(struct check *check, uint32_t shard, const char *id, size_t id_length,
+report(struct check *check, uint32_t shard, const char *id, size_t id_length,
     const char *what)
 {
 	check->broken++;
@@ -84,7 +84,7 @@ tell_audited(struct check *check, uint32_t shard, const char *id,
 		if (found->elements == 1 &&
 		    strcmp(found->element[i]->str, "5 no record") == 0)
 			return 0;
-		tell(check, shard, id, id_length, found->element[i]->str);
+		report(check, shard, id, id_length, found->element[i]->str);
 	}
 	return 0;
 }
@@ -303,7 +303,7 @@ check_member(struct check *check, const struct member *member)
 		if (error != 0 || wrong == NULL)
 			return error;
 	}
-	tell(check, member->shard, member->id.data, member->id.length, wrong);
+	report(check, member->shard, member->id.data, member->id.length, wrong);
 	return 0;
 }
 
@@ -314,7 +314,7 @@ member_read(struct check *check, struct member *member)
 	if ((member->place != PLACE_BUCKET || bucket_member_read(member)) &&
 	    member->id.length >= 1 && member->id.length <= HWT_DURABLE_ID_MAX)
 		return true;
-	tell(check, member->shard, member->id.data, member->id.length,
+	report(check, member->shard, member->id.data, member->id.length,
 	    "5 a member that is no id");
 	return false;
 }
@@ -480,7 +480,7 @@ check_set(struct check *check, const struct set *set,
 	if (strcmp(call[0].reply->str, "none") == 0)
 		return 0;
 	if (strcmp(call[0].reply->str, set->kind->type) != 0) {
-		tell(check, set->shard, set->name, strlen(set->name),
+		report(check, set->shard, set->name, strlen(set->name),
 		    "5 a key of another type");
 		return 0;
 	}
@@ -546,7 +546,7 @@ check_kind(struct check *check, uint32_t shard, const char *name)
 	if (kind == NULL ||
 	    (kind->members && kind->place == PLACE_BUCKET &&
 		!text_number(name + 2, 0, 1u << 20, &slot))) {
-		tell(check, shard, name, strlen(name),
+		report(check, shard, name, strlen(name),
 		    "5 a key that has no place");
 		return 0;
 	}
@@ -567,7 +567,7 @@ check_key(void *ctx, uint32_t shard, const char *name, size_t length)
 	char text[ENGINE_KEY_MAX / 2];
 
 	if (shard >= durable_shards(check->durable)) {
-		tell(check, shard, NULL, 0, "5 keys of a shard that is none");
+		report(check, shard, NULL, 0, "5 keys of a shard that is none");
 		return 0;
 	}
 	if (length > 2 && memcmp(name, "r:", 2) == 0 &&
@@ -577,7 +577,7 @@ check_key(void *ctx, uint32_t shard, const char *name, size_t length)
 	}
 	/* No name that we make is longer, or has a 0 in it. */
 	if (length >= sizeof(text) || memchr(name, '\0', length) != NULL) {
-		tell(check, shard, name, length, "5 a key that has no place");
+		report(check, shard, name, length, "5 a key that has no place");
 		return 0;
 	}
 	memcpy(text, name, length);
@@ -707,7 +707,7 @@ check_pending(struct check *check, uint32_t shard)
 	}
 	(void)snprintf(text, sizeof(text),
 	    "8 pending is %" PRIu64 ", counted %" PRIu64, meta.pending, sum);
-	tell(check, shard, NULL, 0, text);
+	report(check, shard, NULL, 0, text);
 	return 0;
 }
 

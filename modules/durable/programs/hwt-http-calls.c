@@ -38,8 +38,8 @@
 #define BUCKETS 4096u /* of hosts; a power of two */
 #define UNREACHED_MAX 4u /* calls of a host that was not reached yet */
 #define EVENTS_MAX 256
-#define BEGIN_MAX 300 /* bytes of an answer that are told */
-#define TOLD_MAX 20u /* failures that are told in a second */
+#define BEGIN_MAX 300 /* bytes of an answer that are logged */
+#define LOGGED_MAX 20u /* failures that are logged in a second */
 #define ADDRESS_MAX INET6_ADDRSTRLEN
 
 struct host;
@@ -103,8 +103,8 @@ struct calls {
 	struct host_list ready;
 	CURL *idle[EVENTS_MAX]; /* handles for the next calls */
 	uint32_t idle_count;
-	uint64_t told_s; /* the second that told and untold count for */
-	uint32_t told, untold;
+	uint64_t logged_s; /* the second that logged and unlogged count for */
+	uint32_t logged, unlogged;
 };
 
 static uint64_t
@@ -136,21 +136,21 @@ call_free(struct call *call)
 
 /* All of them would be too many, if another machine fails all calls. */
 static void
-tell(struct calls *calls, const struct call *call, const char *why)
+log_failure(struct calls *calls, const struct call *call, const char *why)
 {
 	uint64_t second = now_ms() / 1000;
 
-	if (second != calls->told_s) {
-		if (calls->untold > 0)
-			complain("%" PRIu32 " more failures", calls->untold);
-		calls->told_s = second;
-		calls->told = calls->untold = 0;
+	if (second != calls->logged_s) {
+		if (calls->unlogged > 0)
+			complain("%" PRIu32 " more failures", calls->unlogged);
+		calls->logged_s = second;
+		calls->logged = calls->unlogged = 0;
 	}
-	if (calls->told == TOLD_MAX) {
-		calls->untold++;
+	if (calls->logged == LOGGED_MAX) {
+		calls->unlogged++;
 		return;
 	}
-	calls->told++;
+	calls->logged++;
 	complain("%s: attempt %" PRIu32 ": %s", call->sender.id,
 	    call->sender.attempt, why);
 }
@@ -165,13 +165,13 @@ static void __attribute__((format(printf, 4, 5))) call_fail(
 	va_start(list, format);
 	(void)vsnprintf(why, sizeof(why), format, list);
 	va_end(list);
-	tell(call->calls, call, why);
+	log_failure(call->calls, call, why);
 	if (hwt_durable_finish_error(
 		call->token, outcome, delay_ns, why, strlen(why)) == -ENOMEM)
 		(void)hwt_durable_finish(call->token, outcome, delay_ns);
 }
 
-/* What has come of the body is told as far as it is text. */
+/* What has come of the body is logged as far as it is text. */
 static void
 call_answered(struct call *call, long status)
 {

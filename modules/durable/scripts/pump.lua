@@ -327,11 +327,11 @@ if cursor ~= was_cursor or changed or next_look ~= was_next or
 	goes_on ~= last_turn then
 	commit("turn", goes_on)
 end
-local names, told = {}, {}
+local names, listed = {}, {}
 for lane in pairs(entries) do
 	local queue = match(lane, "^[^+,]+")
-	if not told[queue] then
-		told[queue] = true
+	if not listed[queue] then
+		listed[queue] = true
 		names[#names + 1] = queue
 	end
 end

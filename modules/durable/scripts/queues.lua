@@ -84,30 +84,30 @@ local function known_since(queue)
 	return not is_foreign(since) and tonumber(since or "") or now
 end
 
--- The first of a set of queues, with their times; one more than are told.
+-- The first of a set of queues, with their times; one more than are listed.
 local function read_set(name)
 	local found = try("ZRANGE", prefix .. name, 0, NAMES_MAX, "WITHSCORES")
 	return is_foreign(found) and {} or found
 end
 
 local function find_queues()
-	local results, told, all = {}, {}, 1
-	local function tell(queue, since)
-		if not told[queue] and #results == NAMES_MAX then
+	local results, listed, all = {}, {}, 1
+	local function list(queue, since)
+		if not listed[queue] and #results == NAMES_MAX then
 			all = 0
-		elseif not told[queue] then
-			told[queue] = true
+		elseif not listed[queue] then
+			listed[queue] = true
 			results[#results + 1] = describe(queue, since)
 		end
 	end
 	for _, set in ipairs({":queues", ":paused", ":limits"}) do
 		local found = read_set(set)
 		for i = 1, #found, 2 do
-			tell(found[i], tonumber(found[i + 1]))
+			list(found[i], tonumber(found[i + 1]))
 		end
 	end
 	for queue in pairs(running) do
-		tell(queue, now)
+		list(queue, now)
 	end
 	return results, all
 end

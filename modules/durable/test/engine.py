@@ -484,7 +484,7 @@ class Space:
 
     def command(self, script, shard, *arguments, clock="", skew="",
                 trusted_time=2**53):
-        key = "{%s}:hosts" % self.name if script in ("hosts", "tell") \
+        key = "{%s}:hosts" % self.name if script in ("hosts", "notify") \
             else self.key(shard)
         return self.scripts.command(
             script, key, clock, skew, *arguments, trusted_time=trusted_time,

@@ -20,7 +20,7 @@ from programs import NO, YES, Programs, main, wait_until
 STALE = -errno.ESTALE
 SCRIPTS = {name: arguments
            for name, arguments in scripts.WhilePaused.EACH.items()
-           if name not in ("hosts", "tell")}
+           if name not in ("hosts", "notify")}
 SCRIPTS["init"] = [0, 0, 0, 0, 0, 7, "1"]
 
 
@@ -41,7 +41,7 @@ class Calls(unittest.TestCase):
 
     def test_none_does_anything_to_another_making(self):
         made = int(self.client("HGET", self.space.key(0), "identity"))
-        self.assertEqual({*SCRIPTS, "hosts", "tell"},
+        self.assertEqual({*SCRIPTS, "hosts", "notify"},
                          {*self.space.scripts.names})
         before = self.dump()
         for self.space.identity in (made + 1, f"{made} ", f"0{made}"):

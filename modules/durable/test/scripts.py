@@ -649,7 +649,7 @@ class WhilePaused(Case):
     EACH = {  # script
         **COMMANDS, "get": ["x"], "stat": [], "queues": [], "list": ["x"],
         "schedules": ["names"], "audit": ["x"], "pause": [], "resume": [],
-        "hosts": ["h", 1000], "tell": ["q", "1"], "init": LOOK,
+        "hosts": ["h", 1000], "notify": ["q", "1"], "init": LOOK,
     }
 
     def test_changes_are_refused_in_every_state(self):
@@ -867,7 +867,7 @@ BAD = {
                        (0, ["q"] * 65)],
     "audit": lambda: [(1, ["a" * 65]), (2, ["x", "a" * 65]),
                       (0, ["x"] * 1001)],
-    "tell": lambda: [
+    "notify": lambda: [
         *with_bad(["q", "1 2"], 0, BAD_NAMES, 1),
         *with_bad(["q", "1 2"], 1, ["", " ", "1 ", "-1", "x", "**", "1,2",
                                     "1" * 513], 1),
@@ -2458,21 +2458,21 @@ class Hints(Case):
     def test_one_is_told_and_the_next_one_by_the_next(self):
         waiting = [self.waiting() for _ in range(3)]
         other = self.waiting("{test}:k:r")
-        self.assertEqual(self.space("tell", 0, "q", "0 3"), 1)
+        self.assertEqual(self.space("notify", 0, "q", "0 3"), 1)
         self.assertEqual([self.told(each) for each in waiting],
                          [b"0 3", None, None])
-        self.space("tell", 0, "r", "*", "q", "5")
+        self.space("notify", 0, "r", "*", "q", "5")
         self.assertEqual(self.told(waiting[1]), b"5")
         self.assertEqual(self.told(other), b"*")
         self.assertEqual(self.client("EXISTS", self.KEY), 0)
 
     def test_a_hint_stays_for_who_comes(self):
-        self.space("tell", 0, "q", "7")
+        self.space("notify", 0, "q", "7")
         self.assertEqual(self.told(self.waiting()), b"7")
 
     def test_of_hints_that_nobody_takes_few_stay_and_not_for_ever(self):
         for shard in range(40):
-            self.space("tell", 0, "q", shard)
+            self.space("notify", 0, "q", shard)
         self.assertEqual(
             self.client("LRANGE", self.KEY, 0, -1),
             [b"%d" % shard for shard in range(24, 40)])
@@ -2481,7 +2481,7 @@ class Hints(Case):
 
     def test_a_foreign_key_is_set_aside(self):
         self.client("SET", self.KEY, "foreign")
-        self.space("tell", 0, "q", "1")
+        self.space("notify", 0, "q", "1")
         self.assertEqual(self.client("GET", "{test}:aside:k:q"), b"foreign")
         self.assertEqual(self.told(self.waiting()), b"1")
 
@@ -3247,7 +3247,7 @@ class Rights(Case):
                     "add": ["y", *TASK[1:]], "pause": [], "resume": [],
                     "clock": [], "queue": ["pause", "q"],
                     "take": ["q", "w", 1, 0, 9, 1000], "hosts": ["h", 1000],
-                    "tell": ["q", "1"],
+                    "notify": ["q", "1"],
                     "finish": ["x", self.fence(), "done", 0],
                     "extend": [1000, "x", self.fence()],
                     "janitor": [100, 1], "pump": [100, ""],

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- tell, then queue shards for each: one of the workers that wait for the queue
--- is told which shards have something for it: numbers with a space between, or
--- "*" for all. It waits with BLPOP. If nobody waits, the hint stays for who
--- comes; it is no loss if it goes: see DESIGN.
+-- notify, then queue shards for each: one of the workers that wait for the
+-- queue is notified of the shards that have something for it: numbers with a
+-- space between, or "*" for all. It waits with BLPOP. If nobody waits, the hint
+-- stays for who comes; it is no loss if it goes: see DESIGN.
 
 local HINTS_MAX = 16
 local KEPT = 60000 -- ms
@@ -16,7 +16,7 @@ local function check(at)
 			not find(shards, "^[0-9 ]*[0-9]$")) and "shards" or nil
 end
 
-local function tell(at)
+local function notify(at)
 	local key = prefix .. ":k:" .. ARGV[at]
 	local length = sure("RPUSH", key, ARGV[at + 1])
 	if length > HINTS_MAX then
@@ -46,6 +46,6 @@ if refused then
 	return refused
 end
 for i = 1, total do
-	tell(1 + 2 * i)
+	notify(1 + 2 * i)
 end
 return total
