@@ -58,8 +58,9 @@
 #                    ones; TRANSFERS=--lines names them
 #   make noise       atomic operations come late, for NOISE=600 seconds
 #   make valgrind    the stress programs under memcheck
-#   make mutants     deliberate faults, each of which a test must find;
-#                    MUTANTS='hwt.c|suite touch': those that match
+#   make mutants     deliberate faults, each of which a test must find, also in
+#                    durable's scripts; MUTANTS='hwt.c|suite touch|take.lua':
+#                    those that match
 #   make coverage    which lines and branches of the core the tests take
 #   make bare        README's commands on a Debian that has gcc and make alone
 #   make abi         programs built against the last release still run

@@ -4,12 +4,19 @@
 of the scripts and clocks, or by three seeds of the random model. What is
 replaced must stand in the file just once.
 
-    mutants.py [PATTERN...]    the last line: tally FOUND SURVIVED SKIPPED
+    mutants.py [PATTERN]       all, or those whose file, name or text matches;
+                               the last line: tally FOUND SURVIVED SKIPPED
     mutants.py --every N       each Nth: a part of make check-all
+    mutants.py --texts         only looks whether each text still is there
+
+JOBS=N in the environment tries so many at once. make mutants runs all of them,
+after those of test/mutants/list.
 """
 
 import io
 import multiprocessing
+import os
+import re
 import sys
 import unittest
 
@@ -18,6 +25,8 @@ import model
 import order
 import scripts
 from engine import Engine, Scripts, read_script_file
+
+JOBS = int(os.environ.get("JOBS") or 2)
 
 # File, name of the fault, what is there, what is put in its place.
 MUTANTS = [
@@ -799,17 +808,26 @@ def run_all(mutants, processes):
 def chosen(words):
     if words[:1] == ["--every"]:
         return MUTANTS[::int(words[1])]
-    return [each for each in MUTANTS if not words or any(
-        pattern in f"{each[0]}: {each[1]}" for pattern in words)]
+    return [each for each in MUTANTS if re.search(
+        "|".join(words), f"{each[0]}.lua: {each[1]}: {each[2]} -> {each[3]}")]
 
 
 def main(words):
+    try:
+        for file, _, old, new in MUTANTS:
+            changed(file, old, new)(file, read_script_file(file))
+    except ValueError as error:
+        sys.exit(str(error))
+    if words == ["--texts"]:
+        print(f"all {len(MUTANTS)} texts have their place in the scripts")
+        return 0
     mutants = chosen(words)
-    for file, _, old, new in MUTANTS:
-        changed(file, old, new)(file, read_script_file(file))
+    if not mutants:
+        print("tally 0 0 0")
+        return 1
     nothing = ("common", "nothing", "local call,", "local call,")
     found = survived = 0
-    for file, name, by in run_all([nothing] + mutants, 2):
+    for file, name, by in run_all([nothing] + mutants, JOBS):
         if name == "nothing":
             if by:
                 print("the tests fail without any fault:", by)
@@ -819,7 +837,7 @@ def main(words):
         print(f"{file}: {name}: {by or 'SURVIVED'}", flush=True)
     missing = len(mutants) - found - survived
     print("tally", found, survived + missing, 0)
-    return 1 if survived or missing or not found else 0
+    return 1 if survived or missing else 0
 
 
 if __name__ == "__main__":
