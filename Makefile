@@ -51,6 +51,9 @@
 #                    connections that break after every EVERY=1 bytes
 #   make durable-seeds
 #                    each random run of modules/durable with SEEDS=10 seeds
+#   make durable-cut
+#                    the file of Redis is cut at each of its last 4,096 bytes;
+#                    CUT='--sample 64': at so many
 #   make perf-store  a store of 10 million objects beside one mutex, in modules/
 #                    checkout: STORE='objects=1000000 seconds=3'
 #   make wheel-svg   draws docs/wheel.svg

@@ -12,9 +12,9 @@ endef
 
 # Before a compiler is called, what demo, check and deps need is installed; the
 # others tell what they miss, and stop. make -n does neither.
-needy := $(filter deps demo% soak-durable durable-seeds perf-durable billion \
-	perf-store build/plain/hwt-test install $(packed) $(moduled) $(tested) \
-	$(measured),$(MAKECMDGOALS))
+needy := $(filter deps demo% soak-durable durable-seeds durable-cut \
+	perf-durable billion perf-store build/plain/hwt-test install $(packed) \
+	$(moduled) $(tested) $(measured),$(MAKECMDGOALS))
 tell := $(if $(filter deps demo% check check-all,$(needy)),,--tell)
 ifneq ($(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy)),)
 ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' ARCH='$(ARCH)' \

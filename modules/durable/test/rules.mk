@@ -12,6 +12,10 @@ durable-seeds: build/durable/clock.so $(durable_demo) $(durable_programs) \
 		build/plain/modules/durable/test/programs/client
 	$(Q)python3 -B modules/durable/test/seeds.py $(SEEDS)
 
+.PHONY: durable-cut
+durable-cut: build/durable/clock.so build/plain/hwt-aof-repair
+	$(Q)python3 -B modules/durable/test/cut.py $(CUT)
+
 # With the faults in the scripts: test/mutants/run.
 mutants: build/durable/clock.so build/plain/hwt-aof-repair
 mutants: export SCRIPTS := modules/durable/test/mutants.py
