@@ -38,39 +38,43 @@ script_part(const char *script, unsigned part)
 	return script;
 }
 
-static const char *
-number_read(const char *at, unsigned *number)
+static void
+verb_run(const struct verb *verb, const unsigned *number)
 {
-	char *end;
-
-	*number = (unsigned)strtoul(at, &end, 10);
-	if (end == at)
-		wrong("a number is missing", at);
-	return end;
+	if (verb->alone != NULL)
+		verb->alone();
+	else if (verb->of != NULL)
+		verb->of(number[0]);
+	else if (verb->two != NULL)
+		verb->two(number[0], number[1]);
+	else
+		verb->three(number[0], number[1], number[2]);
 }
 
 void
 script_run(const char *script, const struct verb *verbs)
 {
 	const struct verb *verb;
-	unsigned first = 0, second = 0;
+	unsigned number[3], i, count;
 	size_t length;
+	char *end;
 
 	while (script != NULL && *script != 0 && *script != '|') {
 		script_at = script;
 		length = strcspn(script, " ,|");
 		verb = verb_of(script, length, verbs);
 		script += length;
-		if (verb->alone == NULL)
-			script = number_read(script, &first);
-		if (verb->two != NULL)
-			script = number_read(script, &second);
-		if (verb->alone != NULL)
-			verb->alone();
-		else if (verb->two != NULL)
-			verb->two(first, second);
-		else
-			verb->of(first);
+		count = verb->of != NULL  ? 1
+		    : verb->two != NULL   ? 2
+		    : verb->three != NULL ? 3
+					  : 0;
+		for (i = 0; i < count; i++) {
+			number[i] = (unsigned)strtoul(script, &end, 10);
+			if (end == script)
+				wrong("a number is missing", script_at);
+			script = end;
+		}
+		verb_run(verb, number);
 		script += strspn(script, ", ");
 	}
 }

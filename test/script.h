@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Programs in words. A script is a list of calls, "hold 0, cancel 1, fire":
- * each a word of a table and up to two numbers. With a bar between them,
+ * each a word of a table and up to three numbers. With a bar between them,
  * "release 0 | fire", it has parts, one for each thread.
  */
 #ifndef SCRIPT_H
@@ -13,6 +13,7 @@ struct verb {
 	void (*alone)(void);
 	void (*of)(unsigned number);
 	void (*two)(unsigned first, unsigned second);
+	void (*three)(unsigned first, unsigned second, unsigned third);
 };
 
 /* What is run of a script, and the rest of it: for failures. */

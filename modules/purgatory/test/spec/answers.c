@@ -169,19 +169,17 @@ Test(answers, keys_of_two_kinds_are_two_keys)
 
 YardTest(answers, a_check_leaves_what_has_no_predicate)
 {
-	struct operation operation = {.yard = &yard};
 	struct hwt_key key = KEY(1);
 	struct hwt_operation_spec spec =
-	    operation_spec(&operation, &key, 1, HWT_NEVER);
+	    operation_spec(&party[0], &key, 1, HWT_NEVER);
 
+	party_make(&yard);
 	spec.try_complete = NULL;
 	assert_rc(
-	    hwt_purgatory_watch(yard.purgatory, &operation.handle, &spec), 0);
+	    hwt_purgatory_watch(yard.purgatory, &party[0].handle, &spec), 0);
 	assert_u64(check(&yard, key), 0);
 	assert_u64(raise_to(&yard, key, UINT64_MAX), 0);
-	assert_pending(&operation);
-	assert_rc(hwt_operation_complete(yard.purgatory, operation.handle), 0);
-	assert_ended(&operation, HWT_COMPLETED);
+	play("pending 0, complete 0, completed 0");
 }
 
 YardTest(answers, NULL_is_EINVAL)
@@ -216,28 +214,27 @@ Test(answers, ENOENT_for_any_handle)
 	static const uint64_t ids[] = {0, 1, 1023, 1024, UINT64_MAX,
 	    UINT64_C(1) << 28, (UINT64_C(1) << 28) - 1, 0x123456789abcdef};
 	struct hwt_purgatory *purgatory;
-	struct operation operation = {.yard = &yard};
-	struct operation other = {.yard = &yard};
+
+	party_make(&yard);
 	hwt_operation handle;
 	unsigned i;
-
 	yard_open(&yard, NULL);
 	purgatory = yard.purgatory;
-	assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
+	play("watch 0 1");
 	for (i = 0; i < 8; i++) {
 		handle.id = ids[i];
 		assert_rc(hwt_operation_complete(purgatory, handle), -ENOENT);
 		assert_rc(hwt_operation_cancel(purgatory, handle), -ENOENT);
 		assert_rc(hwt_operation_run(purgatory, handle), -ENOENT);
 	}
-	handle = operation.handle;
+	handle = party[0].handle;
 	assert_rc(hwt_operation_run(purgatory, handle), -ENOENT);
 	assert_rc(hwt_operation_cancel(purgatory, handle), 0);
-	assert_rc(watch_key(&other, KEY(1), HWT_NEVER), 0);
+	play("watch 1 1");
 	assert_rc(hwt_operation_complete(purgatory, handle), -ENOENT);
 	assert_rc(hwt_operation_cancel(purgatory, handle), -ENOENT);
 	assert_rc(hwt_operation_run(purgatory, handle), -ENOENT);
-	assert_pending(&other);
+	play("pending 1");
 	yard_close(&yard);
 }
 
@@ -418,20 +415,14 @@ YardTest(answers, hwt_purgatory_watch_ESHUTDOWN)
 Test(answers, a_timer_that_was_stopped_underneath)
 {
 	struct hwt_operation_spec spec = spec_of(3);
-	struct operation waits = {.yard = &yard};
-	struct operation ends = {.yard = &yard};
 
+	party_make(&yard);
 	yard_open(&yard, NULL);
-	assert_rc(watch_key(&waits, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&ends, KEY(9), HWT_SEC(1)), 0);
+	play("watch-ms 0 1 1000, watch-ms 1 9 1000");
 	assert_rc(hwt_stop(yard.fixture.timer, NULL), 0);
 	assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), -ESHUTDOWN);
-	assert_stats(&yard, 2, 2, 2);
-	ends.holds = 1;
-	assert_u64(check(&yard, KEY(9)), 1);
-	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
-	assert_ended(&waits, HWT_SHUT_DOWN);
-	assert_ended(&ends, HWT_COMPLETED);
+	play("stats 2 2 2, holds 1, check 9 1, shutdown, shut-down 0, "
+	     "completed 1");
 	assert_rc(hwt_purgatory_destroy(yard.purgatory), 0);
 	assert_rc(hwt_destroy(yard.fixture.timer), 0);
 }
@@ -456,12 +447,8 @@ Test(answers, hwt_purgatory_watch_EAGAIN_when_no_thread_can_be_had)
 
 YardTest(answers, hwt_purgatory_destroy_EBUSY_while_something_is_pending)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
-	assert_pending(&operation);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	party_make(&yard);
+	play("watch-ms 0 1 1000, cannot-destroy, pending 0, cancel-key 1 1");
 }
 
 /* Shutdown waits for a predicate and for done, and for nothing else. */
@@ -545,30 +532,26 @@ Test(answers, EDEADLK_in_a_hook_of_the_timer)
 
 YardTest(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)
 {
-	struct operation operation = {.yard = &yard, .in_try = pass_gate_once};
-	struct operation other = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
-	operation.data = &gate;
-	operation.holds = 1;
-	shut_down_meanwhile(&operation, &other);
-	assert_ended(&operation, HWT_SHUT_DOWN);
-	assert_u64(operation.count, 0);
+	party_make(&yard);
+	party[0].in_try = pass_gate_once;
+	play("watch-ms 0 1 1000, watch-ms 1 2 1000");
+	party[0].data = &gate;
+	play("holds 0");
+	shut_down_meanwhile(&party[0], &party[1]);
+	play("shut-down 0");
+	assert_u64(party[0].count, 0);
 }
 
 YardTest(answers, hwt_purgatory_shutdown_waits_for_done_under_way)
 {
-	struct operation operation = {.yard = &yard, .in_done = pass_gate_once};
-	struct operation other = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
-	operation.data = &gate;
-	operation.holds = 1;
-	shut_down_meanwhile(&operation, &other);
-	assert_ended(&operation, HWT_COMPLETED);
-	assert_u64(operation.count, 1);
+	party_make(&yard);
+	party[0].in_done = pass_gate_once;
+	play("watch-ms 0 1 1000, watch-ms 1 2 1000");
+	party[0].data = &gate;
+	play("holds 0");
+	shut_down_meanwhile(&party[0], &party[1]);
+	play("completed 0");
+	assert_u64(party[0].count, 1);
 }
 
 /* With a worker's own thread in done of an expiry, from where the purgatory is

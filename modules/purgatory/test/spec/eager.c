@@ -132,40 +132,32 @@ YardTest(eager, many_keys_at_once_leave_none)
 	    yard_stats(&yard).memory_bytes < bytes + KEYS * 176 + (64 << 16));
 }
 
-Test(eager, an_operation_on_two_keys_leaves_the_other_when_one_is_cancelled)
+YardTest(eager, an_operation_on_two_keys_leaves_the_other_when_one_is_cancelled)
 {
 	const struct hwt_key keys[] = {KEY(1), KEY(2)};
-	struct operation both = {.yard = &yard};
-	struct operation other = {.yard = &yard};
 
-	yard_open(&yard, NULL);
-	assert_rc(watch_keys(&both, keys, 2, HWT_SEC(1)), 0);
-	assert_rc(watch_key(&other, KEY(2), HWT_SEC(1)), 0);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
-	assert_ended(&both, HWT_CANCELLED);
-	assert_pending(&other);
-	assert_stats(&yard, 1, 1, 1);
-	yard_close(&yard);
+	party_make(&yard);
+	assert_rc(watch_keys(&party[0], keys, 2, HWT_SEC(1)), 0);
+	play("watch-ms 1 2 1000, cancel-key 1 1, cancelled 0, pending 1, "
+	     "stats 1 1 1");
 }
 
 YardTest(eager, the_same_key_twice_counts_once)
 {
 	const struct hwt_key few[] = {KEY(1), KEY(1), KEY(2)};
 	struct hwt_key many[1000];
-	struct operation operation = {.yard = &yard};
 	unsigned i;
 
-	assert_rc(watch_keys(&operation, few, 3, HWT_SEC(1)), 0);
-	assert_stats(&yard, 1, 2, 2);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	party_make(&yard);
+	assert_rc(watch_keys(&party[0], few, 3, HWT_SEC(1)), 0);
+	play("stats 1 2 2, cancel-key 1 1");
 	for (i = 0; i < 1000; i++)
 		many[i] = (struct hwt_key){i % 10, i % 250};
-	operation = (struct operation){.yard = &yard};
-	assert_rc(watch_keys(&operation, many, 1000, HWT_SEC(1)), 0);
-	assert_stats(&yard, 1, 250, 250);
-	operation.holds = 1;
+	party[0] = (struct operation){.yard = &yard};
+	assert_rc(watch_keys(&party[0], many, 1000, HWT_SEC(1)), 0);
+	play("stats 1 250 250, holds 0");
 	assert_u64(check(&yard, (struct hwt_key){9, 249}), 1);
-	assert_stats(&yard, 0, 0, 0);
+	play("stats 0 0 0");
 }
 
 YardTest(eager, a_thousand_keys_of_one_operation)

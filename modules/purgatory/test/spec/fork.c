@@ -56,26 +56,25 @@ child_calls(void *arg)
 Test(fork, a_child_is_told_EOWNERDEAD_and_frees)
 {
 	struct hwt_key keys[10];
-	struct operation many = {.yard = &yard};
-	struct operation mailed = {.yard = &yard, .holds = 1};
 	int fd;
 	unsigned i;
 
+	party_make(&yard);
+	play("holds 1");
 	yard_open(&yard, NULL);
 	assert_rc(hwt_operation_mailbox_create(&mailbox), 0);
 	fd = hwt_operation_mailbox_fd(mailbox);
-	mailed.executor = hwt_operation_mailbox_executor(mailbox);
+	party[1].executor = hwt_operation_mailbox_executor(mailbox);
 	for (i = 0; i < 10; i++)
 		keys[i] = KEY(i);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_keys(&many, keys, 10, HWT_SEC(1)), 0);
-	assert_rc(watch_key(&mailed, KEY(1), HWT_SEC(1)), 1);
+	assert_rc(watch_keys(&party[0], keys, 10, HWT_SEC(1)), 0);
+	play("met 1 1");
 	in_child(child_calls, NULL);
 	/* The child has taken nothing away. */
 	cr_assert(readable(fd));
 	assert_rc(hwt_operation_mailbox_run(mailbox, 0, NULL), 0);
-	assert_ended(&mailed, HWT_COMPLETED);
-	assert_stats(&yard, 2, 11, 10);
+	play("completed 1, stats 2 11 10");
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), 0);
 	yard_close(&yard);
 }

@@ -183,14 +183,13 @@ Test(hand_over, a_mailbox_refuses_what_no_executor_holds)
 {
 	struct hwt_operation_mailbox *mailbox;
 	struct hwt_operation_executor executor = {run_then_post, NULL};
-	struct operation operation = {.yard = &yard, .executor = &executor};
 
+	party_make(&yard);
+	party[0].executor = &executor;
 	assert_rc(hwt_operation_mailbox_create(&mailbox), 0);
 	executor.ctx = mailbox;
 	yard_open(&yard, NULL);
-	assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
-	assert_ended(&operation, HWT_CANCELLED);
+	play("watch 0 1, cancel-key 1 1, cancelled 0");
 	yard_close(&yard);
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), 0);
 }
@@ -213,14 +212,10 @@ Test(hand_over, a_child_has_no_executor_of_a_mailbox)
 
 Test(hand_over, destroy_without_shutdown)
 {
-	struct operation operation = {.yard = &yard};
-
+	party_make(&yard);
 	yard_open(&yard, NULL);
 	yard_destroy(&yard);
 	yard_open(&yard, NULL);
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(1)), 0);
-	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
-	(void)fixture_step(&yard.fixture, HWT_MS(3));
-	assert_ended(&operation, HWT_EXPIRED);
+	play("watch-ms 0 1 1, cannot-destroy, pass 3, expired 0");
 	yard_destroy(&yard);
 }

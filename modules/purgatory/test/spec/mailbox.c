@@ -43,21 +43,19 @@ mailed_close(void)
 
 Test(mailbox, done_is_called_on_the_loops_thread)
 {
-	struct operation operation = {.yard = &yard, .holds = 1};
-
+	party_make(&yard);
+	play("holds 0");
 	mailed_open();
 	cr_assert(!readable(fd));
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
-	assert_pending(&operation);
-	assert_stats(&yard, 0, 0, 0);
+	play("met 0 1, pending 0, stats 0 0 0");
 	cr_assert(readable(fd));
 	assert_rc(
-	    hwt_operation_cancel(yard.purgatory, operation.handle), -ENOENT);
+	    hwt_operation_cancel(yard.purgatory, party[0].handle), -ENOENT);
 	assert_u64(mailbox_run(0), 1);
-	assert_ended(&operation, HWT_COMPLETED);
+	play("completed 0");
 	cr_assert(!readable(fd));
 	assert_u64(mailbox_run(0), 0);
-	assert_rc(hwt_operation_run(yard.purgatory, operation.handle), -ENOENT);
+	assert_rc(hwt_operation_run(yard.purgatory, party[0].handle), -ENOENT);
 	mailed_close();
 }
 
@@ -125,16 +123,14 @@ end_another_and_run(struct operation *operation)
 Test(
     mailbox, a_run_that_one_in_done_has_overtaken_takes_nothing_that_came_since)
 {
-	struct operation first = {
-	    .yard = &yard, .in_done = end_another_and_run, .holds = 1};
-
+	party_make(&yard);
+	party[0].in_done = end_another_and_run;
+	play("holds 0");
 	mailed_open();
 	second = (struct operation){.yard = &yard, .holds = 1};
-	assert_rc(watch_key(&first, KEY(1), HWT_SEC(1)), 1);
+	play("met 0 1");
 	assert_rc(watch_key(&second, KEY(1), HWT_SEC(1)), 1);
-
 	assert_u64(mailbox_run(0), 1);
-
 	assert_u64(inner_count, 1);
 	assert_ended(&second, HWT_COMPLETED);
 	assert_pending(&later);
@@ -164,40 +160,29 @@ Test(mailbox, EBUSY_while_it_runs)
 
 Test(mailbox, shutdown_leaves_to_it_what_it_holds)
 {
-	struct operation operation = {.yard = &yard};
-	struct operation held = {.yard = &yard, .holds = 1};
-
+	party_make(&yard);
+	play("holds 1");
 	mailed_open();
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&held, KEY(1), HWT_SEC(1)), 1);
-	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
-	assert_pending(&operation);
-	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
+	play("watch-ms 0 1 1000, met 1 1, shutdown, pending 0, "
+	     "cannot-destroy");
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), -EBUSY);
 	assert_u64(mailbox_run(1), 1);
-	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EBUSY);
+	play("cannot-destroy");
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), -EBUSY);
 	assert_u64(mailbox_run(0), 1);
-	assert_ended(&operation, HWT_SHUT_DOWN);
-	assert_ended(&held, HWT_COMPLETED);
+	play("shut-down 0, completed 1");
 	mailed_close();
 }
 
 Test(mailbox, an_expiry_goes_there_and_its_timeout_does_not_come_back)
 {
-	struct operation operation = {.yard = &yard};
-	struct operation next = {.yard = &yard};
-
+	party_make(&yard);
 	mailed_open();
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(1)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(3));
-	assert_pending(&operation);
+	play("watch-ms 0 1 1, pass 3, pending 0");
 	assert_u64(mailbox_run(0), 1);
-	assert_ended(&operation, HWT_EXPIRED);
-	assert_rc(watch_key(&next, KEY(1), HWT_MS(1)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(3));
+	play("expired 0, watch-ms 1 1 1, pass 3");
 	assert_u64(mailbox_run(0), 1);
-	assert_ended(&next, HWT_EXPIRED);
+	play("expired 1");
 	mailed_close();
 }
 
@@ -224,27 +209,25 @@ Test(mailbox, a_count_that_is_full_is_readable)
 Test(mailbox, what_it_is_not_handed_over_is_refused)
 {
 	const struct hwt_operation_executor *executor;
-	struct operation operation = {.yard = &yard};
-	struct operation another = {.yard = &yard};
-	hwt_operation stale;
 
+	party_make(&yard);
+	hwt_operation stale;
 	mailed_open();
 	executor = hwt_operation_mailbox_executor(mailbox);
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	stale = operation.handle;
+	play("watch-ms 0 1 1000");
+	stale = party[0].handle;
 	assert_rc(
 	    executor->execute(executor->ctx, yard.purgatory, stale), -ENOENT);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	play("cancel-key 1 1");
 	assert_u64(mailbox_run(0), 1);
-	assert_rc(watch_key(&another, KEY(1), HWT_SEC(1)), 0);
+	play("watch-ms 1 1 1000");
 	assert_rc(
 	    executor->execute(executor->ctx, yard.purgatory, stale), -ENOENT);
 	assert_rc(executor->execute(
 		      executor->ctx, yard.purgatory, (hwt_operation){0}),
 	    -ENOENT);
 	assert_u64(mailbox_run(0), 0);
-	assert_pending(&another);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	play("pending 1, cancel-key 1 1");
 	assert_u64(mailbox_run(0), 1);
 	mailed_close();
 }

@@ -10,25 +10,20 @@ SUITE(never_early);
 static struct yard yard;
 
 /* Kafka's testRequestExpiry. */
-Test(never_early, twenty_milliseconds_beside_two_hundred_seconds)
+YardTest(never_early, twenty_milliseconds_beside_two_hundred_seconds)
 {
-	struct operation soon = {.yard = &yard};
-	struct operation late = {.yard = &yard};
 	uint64_t begun_ns;
 
-	yard_open(&yard, NULL);
+	party_make(&yard);
 	begun_ns = yard.fixture.now_ns;
-	assert_rc(watch_key(&soon, KEY(1), HWT_MS(20)), 0);
-	assert_rc(watch_key(&late, KEY(2), HWT_SEC(200)), 0);
-	while (soon.dones == 0)
+	play("watch-ms 0 1 20, watch-ms 1 2 200000");
+	while (party[0].dones == 0)
 		(void)fixture_step(&yard.fixture, FIXTURE_TICK);
-	assert_ended(&soon, HWT_EXPIRED);
-	cr_assert(soon.ended_ns >= begun_ns + HWT_MS(20));
-	cr_assert(soon.ended_ns <= begun_ns + HWT_MS(20) + 2 * FIXTURE_TICK);
-	assert_pending(&late);
-	assert_u64(soon.tries, 1);
-	assert_stats(&yard, 1, 1, 1);
-	yard_close(&yard);
+	play("expired 0");
+	cr_assert(party[0].ended_ns >= begun_ns + HWT_MS(20));
+	cr_assert(
+	    party[0].ended_ns <= begun_ns + HWT_MS(20) + 2 * FIXTURE_TICK);
+	play("pending 1, tries 0 1, stats 1 1 1");
 }
 
 YardTest(never_early, five_deadlines)
@@ -58,49 +53,32 @@ YardTest(never_early, five_deadlines)
 
 YardTest(never_early, delay_0_is_tried_and_expires_at_the_next_tick)
 {
-	struct operation no = {.yard = &yard};
-	struct operation yes = {.yard = &yard, .holds = 1};
-
-	assert_rc(watch_key(&yes, KEY(1), 0), 1);
-	assert_ended(&yes, HWT_COMPLETED);
-	assert_rc(watch_key(&no, KEY(1), 0), 0);
-	assert_u64(no.tries, 1);
-	assert_u64(fixture_step(&yard.fixture, 0), 0);
-	assert_pending(&no);
-	assert_u64(fixture_step(&yard.fixture, FIXTURE_TICK), 1);
-	assert_ended(&no, HWT_EXPIRED);
+	party_make(&yard);
+	play("holds 1, met 1 1, completed 1, watch-ms 0 1 0, tries 0 1, "
+	     "runs 0 0, pending 0, runs 1 1, expired 0");
 }
 
 Test(never_early, without_a_deadline_it_stays)
 {
-	struct operation operation = {.yard = &yard};
-
+	party_make(&yard);
 	yard_open(&yard, NULL);
-	assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
-	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
-	(void)fixture_step(&yard.fixture, HWT_SEC(1000000));
-	assert_pending(&operation);
+	play("watch 0 1, timeouts 0, pass 1000000000, pending 0");
 	yard_close(&yard);
-	assert_ended(&operation, HWT_SHUT_DOWN);
+	play("shut-down 0");
 }
 
 /* Futures of two parts: the operation completes when both parts did. */
 YardTest(never_early, futures_of_two_parts)
 {
 	const struct hwt_key keys[] = {KEY(1), KEY(2)};
-	struct operation both = {.yard = &yard};
-	struct operation half = {.yard = &yard};
 
-	both.counts = half.counts = true;
-	both.holds = half.holds = 3;
-	assert_rc(watch_keys(&both, keys, 2, HWT_MS(200)), 0);
-	assert_rc(watch_keys(&half, &keys[1], 1, HWT_MS(200)), 0);
-	assert_u64(check(&yard, KEY(1)), 0);
-	assert_u64(check(&yard, KEY(2)), 1);
-	assert_ended(&both, HWT_COMPLETED);
-	assert_pending(&half);
-	(void)fixture_step(&yard.fixture, HWT_MS(202));
-	assert_ended(&half, HWT_EXPIRED);
+	party_make(&yard);
+	party[0].counts = party[1].counts = true;
+	party[0].holds = party[1].holds = 3;
+	assert_rc(watch_keys(&party[0], keys, 2, HWT_MS(200)), 0);
+	assert_rc(watch_keys(&party[1], &keys[1], 1, HWT_MS(200)), 0);
+	play("check 1 0, check 2 1, completed 0, pending 1, pass 202, "
+	     "expired 1");
 }
 
 /* Watched again in done of its expiry, the record may be another one's while

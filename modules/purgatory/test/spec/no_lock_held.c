@@ -58,37 +58,32 @@ close_inner(void)
 
 Test(no_lock_held, from_a_predicate)
 {
-	struct operation operation = {.yard = &yard, .in_try = call_everything};
-
+	party_make(&yard);
+	party[0].in_try = call_everything;
 	open_inner();
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	operation.data = &yard;
-	operation.holds = 1;
-	assert_u64(check(&yard, KEY(1)), 1);
-	assert_ended(&operation, HWT_COMPLETED);
+	play("watch-ms 0 1 1000");
+	party[0].data = &yard;
+	play("holds 0, check 1 1, completed 0");
 	close_inner();
 }
 
 Test(no_lock_held, from_done)
 {
-	struct operation operation = {
-	    .yard = &yard, .in_done = call_everything, .data = &yard};
-
+	party_make(&yard);
+	party[0].in_done = call_everything;
+	party[0].data = &yard;
 	open_inner();
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_operation_complete(yard.purgatory, operation.handle), 0);
+	play("watch-ms 0 1 1000, complete 0");
 	close_inner();
 }
 
 Test(no_lock_held, from_done_of_an_expiry)
 {
-	struct operation operation = {
-	    .yard = &yard, .in_done = call_everything, .data = &yard};
-
+	party_make(&yard);
+	party[0].in_done = call_everything;
+	party[0].data = &yard;
 	open_inner();
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(1)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(3));
-	assert_ended(&operation, HWT_EXPIRED);
+	play("watch-ms 0 1 1, pass 3, expired 0");
 	close_inner();
 }
 
@@ -113,15 +108,14 @@ execute_everything(
 
 Test(no_lock_held, from_an_executor)
 {
-	struct operation operation = {.yard = &yard, .data = &yard};
 	const struct hwt_operation_executor executor = {
-	    execute_everything, &operation};
+	    execute_everything, &party[0]};
 
+	party_make(&yard);
+	party[0].data = &yard;
 	open_inner();
-	operation.executor = &executor;
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_operation_complete(yard.purgatory, operation.handle), 0);
-	assert_ended(&operation, HWT_COMPLETED);
+	party[0].executor = &executor;
+	play("watch-ms 0 1 1000, complete 0, completed 0");
 	assert_ended(&inner[3], HWT_CANCELLED);
 	yard_close(&yard);
 }
@@ -291,17 +285,15 @@ end_inner(struct operation *operation)
 
 Test(no_lock_held, done_of_what_done_ends_follows_it)
 {
-	struct operation first = {.yard = &yard, .in_done = end_inner};
-	struct operation second = {.yard = &yard};
-
+	party_make(&yard);
+	party[0].in_done = end_inner;
 	open_inner();
-	assert_rc(watch_key(&first, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&second, KEY(1), HWT_SEC(1)), 0);
+	play("watch-ms 0 1 1000, watch-ms 1 1 1000");
 	assert_rc(watch_key(&inner[0], KEY(2), HWT_SEC(1)), 0);
-	assert_u64(cancel_key(&yard, KEY(1)), 2);
-	assert_u64(first.order, 1);
+	play("cancel-key 1 2");
+	assert_u64(party[0].order, 1);
 	assert_u64(inner[0].order, 2);
-	assert_u64(second.order, 3);
+	assert_u64(party[1].order, 3);
 	yard_close(&yard);
 }
 
@@ -377,16 +369,15 @@ end_second(struct operation *operation)
 
 YardTest(no_lock_held, shutdown_in_a_callback_of_another_purgatory)
 {
-	struct operation operation = {.yard = &yard, .in_done = end_second};
 	struct yard other = {.fixture = {0}};
 
+	party_make(&yard);
+	party[0].in_done = end_second;
 	assert_rc(hwt_purgatory_create(&second, yard.fixture.timer, NULL), 0);
 	other.purgatory = second;
 	of_second.yard = &other;
 	assert_rc(watch_key(&of_second, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
-	assert_ended(&operation, HWT_CANCELLED);
+	play("watch-ms 0 1 1000, cancel 0, cancelled 0");
 }
 
 /* A predicate that checks a key with one that checks, and so on, many times:

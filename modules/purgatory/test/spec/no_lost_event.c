@@ -42,19 +42,17 @@ watch_slowly(void *arg)
 
 YardTest(no_lost_event, an_event_while_it_is_being_watched)
 {
-	struct operation operation = {.yard = &yard};
 	pthread_t thread;
 
+	party_make(&yard);
 	gate_init(&gate);
-	assert_rc(pthread_create(&thread, NULL, watch_slowly, &operation), 0);
+	assert_rc(pthread_create(&thread, NULL, watch_slowly, &party[0]), 0);
 	gate_await(&gate);
-	operation.holds = 1;
-	assert_u64(check(&yard, KEY(1)), 0);
+	play("holds 0, check 1 0");
 	gate_open(&gate);
 	assert_rc(pthread_join(thread, NULL), 0);
-	assert_rc(operation.rc, 1);
-	assert_ended(&operation, HWT_COMPLETED);
-	assert_u64(operation.tries, 2);
+	assert_rc(party[0].rc, 1);
+	play("completed 0, tries 0 2");
 }
 
 static void *

@@ -11,40 +11,24 @@ static struct yard yard;
 
 Test(once, what_holds_at_watch_completes_there)
 {
-	struct operation operation = {.yard = &yard, .holds = 1};
-
+	party_make(&yard);
+	play("holds 0");
 	yard_open(&yard, NULL);
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
-	assert_ended(&operation, HWT_COMPLETED);
-	assert_u64(operation.tries, 1);
-	assert_stats(&yard, 0, 0, 0);
-	assert_u64(check(&yard, KEY(1)), 0);
-	assert_u64(fixture_step(&yard.fixture, HWT_SEC(2)), 0);
+	play("met 0 1, completed 0, tries 0 1, stats 0 0 0, check 1 0, "
+	     "runs 2000 0");
 	yard_close(&yard);
-	assert_ended(&operation, HWT_COMPLETED);
+	play("completed 0");
 }
 
 Test(once, an_event_completes_what_holds_and_nothing_else)
 {
-	struct operation one = {.yard = &yard};
-	struct operation two = {.yard = &yard};
-
+	party_make(&yard);
 	yard_open(&yard, NULL);
-	assert_rc(watch_key(&one, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(watch_key(&two, KEY(1), HWT_SEC(1)), 0);
-	assert_u64(check(&yard, KEY(1)), 0);
-	one.holds = 1;
-	assert_u64(check(&yard, KEY(2)), 0);
-	assert_u64(check(&yard, KEY(1)), 1);
-	assert_ended(&one, HWT_COMPLETED);
-	assert_pending(&two);
-	assert_u64(check(&yard, KEY(1)), 0);
-	assert_u64(one.tries, 3);
-	two.holds = 1;
-	assert_u64(check(&yard, KEY(1)), 1);
+	play("watch-ms 0 1 1000, watch-ms 1 1 1000, check 1 0, holds 0, "
+	     "check 2 0, check 1 1, completed 0, pending 1, check 1 0, "
+	     "tries 0 3, holds 1, check 1 1");
 	yard_close(&yard);
-	assert_ended(&one, HWT_COMPLETED);
-	assert_ended(&two, HWT_COMPLETED);
+	play("completed 0, completed 1");
 }
 
 /* After one outcome, every other call is refused. */
@@ -66,24 +50,15 @@ assert_over(struct operation *operation, enum hwt_outcome outcome)
 
 YardTest(once, each_outcome_is_the_only_one)
 {
-	struct operation completed = {.yard = &yard};
-	struct operation cancelled = {.yard = &yard};
-	struct operation expired = {.yard = &yard};
-	struct operation ended = {.yard = &yard};
-
-	assert_rc(watch_key(&completed, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_operation_complete(yard.purgatory, completed.handle), 0);
-	assert_over(&completed, HWT_COMPLETED);
-	assert_rc(watch_key(&cancelled, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_operation_cancel(yard.purgatory, cancelled.handle), 0);
-	assert_over(&cancelled, HWT_CANCELLED);
-	assert_rc(watch_key(&expired, KEY(1), HWT_SEC(1)), 0);
-	(void)fixture_step(&yard.fixture, HWT_SEC(1));
-	(void)fixture_step(&yard.fixture, FIXTURE_TICK);
-	assert_over(&expired, HWT_EXPIRED);
-	assert_rc(watch_key(&ended, KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
-	assert_over(&ended, HWT_SHUT_DOWN);
+	party_make(&yard);
+	play("watch-ms 0 1 1000, complete 0");
+	assert_over(&party[0], HWT_COMPLETED);
+	play("watch-ms 1 1 1000, cancel 1");
+	assert_over(&party[1], HWT_CANCELLED);
+	play("watch-ms 2 1 1000, pass 1000, pass 1");
+	assert_over(&party[2], HWT_EXPIRED);
+	play("watch-ms 3 1 1000, shutdown");
+	assert_over(&party[3], HWT_SHUT_DOWN);
 	assert_u64(yard_stats(&yard).completed, 1);
 	assert_u64(yard_stats(&yard).cancelled, 1);
 	assert_u64(yard_stats(&yard).expired, 1);
@@ -102,24 +77,21 @@ complete_from_inside(struct operation *operation)
 
 YardTest(once, one_call_counts_the_decision)
 {
-	struct operation operation = {
-	    .yard = &yard, .in_try = complete_from_inside};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	operation.rc = 1;
-	operation.holds = 1;
-	assert_u64(check(&yard, KEY(1)), 0);
-	assert_rc(operation.rc, 0);
-	assert_ended(&operation, HWT_COMPLETED);
+	party_make(&yard);
+	party[0].in_try = complete_from_inside;
+	play("watch-ms 0 1 1000");
+	party[0].rc = 1;
+	play("holds 0, check 1 0");
+	assert_rc(party[0].rc, 0);
+	play("completed 0");
 }
 
 YardTest(once, completed_inside_watch_is_not_watchs)
 {
-	struct operation operation = {
-	    .yard = &yard, .in_try = complete_from_inside, .tries = 1};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	assert_ended(&operation, HWT_COMPLETED);
+	party_make(&yard);
+	party[0].in_try = complete_from_inside;
+	party[0].tries = 1;
+	play("watch-ms 0 1 1000, completed 0");
 }
 
 /* All that can end an operation, at once. */

@@ -2,6 +2,8 @@
 /* What purgatory.h describes. */
 #include "modules/purgatory/test/spec/purgatory.h"
 
+#include "test/script.h"
+
 _Atomic uint64_t dones_in_all;
 
 void
@@ -194,4 +196,207 @@ let_go(pthread_t thread)
 {
 	gate_open(&predicate_gate);
 	assert_rc(pthread_join(thread, NULL), 0);
+}
+
+/* In words. */
+
+struct operation party[PARTY];
+static struct yard *place;
+
+void
+party_make(struct yard *yard)
+{
+	unsigned i;
+
+	place = yard;
+	memset(party, 0, sizeof(party));
+	for (i = 0; i < PARTY; i++)
+		party[i].yard = yard;
+}
+
+static void
+expect(int rc, int wanted)
+{
+	cr_assert(rc == wanted, "%s, not %s, at: %s", rc_name(rc),
+	    rc_name(wanted), script_at);
+}
+
+static void
+count(uint64_t is, uint64_t wanted)
+{
+	cr_assert(is == wanted, "%" PRIu64 ", not %" PRIu64 ", at: %s", is,
+	    wanted, script_at);
+}
+
+static void
+watch(unsigned i, unsigned key)
+{
+	expect(watch_key(&party[i], KEY(key), HWT_NEVER), 0);
+}
+
+static void
+watch_ms(unsigned i, unsigned key, unsigned delay_ms)
+{
+	expect(watch_key(&party[i], KEY(key), HWT_MS(delay_ms)), 0);
+}
+
+static void
+met(unsigned i, unsigned key)
+{
+	expect(watch_key(&party[i], KEY(key), HWT_SEC(1)), 1);
+}
+
+static void
+value(unsigned i, unsigned key, unsigned at_least)
+{
+	expect(watch_value(&party[i], KEY(key), at_least), 0);
+}
+
+static void
+reached(unsigned i, unsigned key, unsigned at_least)
+{
+	expect(watch_value(&party[i], KEY(key), at_least), 1);
+}
+
+static void
+holds(unsigned i)
+{
+	party[i].holds = 1;
+}
+
+static void
+check_count(unsigned key, unsigned decided)
+{
+	count(check(place, KEY(key)), decided);
+}
+
+static void
+raise_count(unsigned key, unsigned to, unsigned decided)
+{
+	count(raise_to(place, KEY(key), to), decided);
+}
+
+static void
+cancel_count(unsigned key, unsigned decided)
+{
+	count(cancel_key(place, KEY(key)), decided);
+}
+
+static void
+complete(unsigned i)
+{
+	expect(hwt_operation_complete(place->purgatory, party[i].handle), 0);
+}
+
+static void
+cancel(unsigned i)
+{
+	expect(hwt_operation_cancel(place->purgatory, party[i].handle), 0);
+}
+
+static void
+too_late(unsigned i)
+{
+	struct hwt_purgatory *purgatory = place->purgatory;
+
+	expect(hwt_operation_complete(purgatory, party[i].handle), -ENOENT);
+	expect(hwt_operation_cancel(purgatory, party[i].handle), -ENOENT);
+}
+
+static void
+pending(unsigned i)
+{
+	count(party[i].dones, 0);
+}
+
+#define ENDED(name, with)                                                    \
+	static void name(unsigned i)                                         \
+	{                                                                    \
+		cr_assert(party[i].dones == 1 && party[i].outcome == (with), \
+		    "ended %" PRIu64 " times, last by %d, at: %s",           \
+		    party[i].dones, (int)party[i].outcome, script_at);       \
+	}
+ENDED(completed, HWT_COMPLETED)
+ENDED(cancelled, HWT_CANCELLED)
+ENDED(expired, HWT_EXPIRED)
+ENDED(shut_down, HWT_SHUT_DOWN)
+
+static void
+tries(unsigned i, unsigned calls)
+{
+	count(party[i].tries, calls);
+}
+
+static void
+stats(unsigned operations, unsigned links, unsigned keys)
+{
+	struct hwt_purgatory_stats now = yard_stats(place);
+
+	count(now.pending, operations);
+	count(now.links, links);
+	count(now.keys, keys);
+}
+
+static void
+timeouts(unsigned are)
+{
+	count(hwt_pending_timeouts(place->fixture.timer), are);
+}
+
+static void
+pass(unsigned ms)
+{
+	(void)fixture_step(&place->fixture, HWT_MS(ms));
+}
+
+static void
+runs(unsigned ms, unsigned tasks)
+{
+	count(fixture_step(&place->fixture, HWT_MS(ms)), tasks);
+}
+
+static void
+shut_down_all(void)
+{
+	expect(hwt_purgatory_shutdown(place->purgatory), 0);
+}
+
+static void
+cannot_destroy(void)
+{
+	expect(hwt_purgatory_destroy(place->purgatory), -EBUSY);
+}
+
+void
+play(const char *script)
+{
+	static const struct verb verbs[] = {
+	    {"watch", .two = watch},
+	    {"watch-ms", .three = watch_ms},
+	    {"met", .two = met},
+	    {"value", .three = value},
+	    {"reached", .three = reached},
+	    {"holds", .of = holds},
+	    {"check", .two = check_count},
+	    {"raise", .three = raise_count},
+	    {"cancel-key", .two = cancel_count},
+	    {"complete", .of = complete},
+	    {"cancel", .of = cancel},
+	    {"too-late", .of = too_late},
+	    {"pending", .of = pending},
+	    {"completed", .of = completed},
+	    {"cancelled", .of = cancelled},
+	    {"expired", .of = expired},
+	    {"shut-down", .of = shut_down},
+	    {"tries", .two = tries},
+	    {"stats", .three = stats},
+	    {"timeouts", .of = timeouts},
+	    {"pass", .of = pass},
+	    {"runs", .two = runs},
+	    {"shutdown", .alone = shut_down_all},
+	    {"cannot-destroy", .alone = cannot_destroy},
+	    {0},
+	};
+
+	script_run(script, verbs);
 }

@@ -82,6 +82,31 @@ pthread_t hold_predicate(
     struct yard *yard, struct operation *operation, uint64_t delay_ns);
 void let_go(pthread_t thread);
 
+/* A test in words: see test/script.h. */
+#define PARTY 10
+extern struct operation party[PARTY];
+/* Fresh ones, of that yard. */
+void party_make(struct yard *yard);
+/*
+ * The verbs, of the operation i of the party and KEY(k):
+ *
+ *   watch i k, watch-ms i k n   with a predicate; it waits
+ *   met i k              the same; it completes at once
+ *   value i k v, reached i k v   without one, and at least v
+ *   holds i              its predicate holds from now on
+ *   check k n, raise k v n, cancel-key k n   which decide n
+ *   complete i, cancel i; too-late i   -ENOENT of both
+ *   pending i; completed i, cancelled i, expired i, shut-down i
+ *                        how it has ended, once; or not yet
+ *   tries i n            calls of its predicate so far
+ *   stats p l k          operations, links and keys that there are
+ *   timeouts n           are pending
+ *   pass n               milliseconds
+ *   runs m n             m milliseconds pass, in which n tasks run
+ *   shutdown, cannot-destroy
+ */
+void play(const char *script);
+
 /* It has ended once, with this outcome. */
 #define assert_ended(operation, with)                               \
 	do {                                                        \

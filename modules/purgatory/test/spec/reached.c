@@ -39,26 +39,23 @@ watch_due(struct operation *operation, uint64_t at_least)
 
 YardTest(reached, it_does_not_expire_behind_another_ones_done)
 {
-	struct operation first = {.yard = &yard, .in_done = pass};
-	struct operation second = {.yard = &yard};
 	size_t completed = 99;
 	pthread_t thread;
 
+	party_make(&yard);
+	party[0].in_done = pass;
 	gate_init(&gate);
-	watch_due(&first, 1);
-	watch_due(&second, 2);
+	watch_due(&party[0], 1);
+	watch_due(&party[1], 2);
 	assert_rc(pthread_create(&thread, NULL, raise_to_two, &completed), 0);
 	gate_await(&gate);
-
-	assert_u64(raise_to(&yard, KEY(1), 5), 0);
-	assert_u64(cancel_key(&yard, KEY(1)), 0);
-	assert_rc(hwt_operation_cancel(yard.purgatory, second.handle), -ENOENT);
-	(void)fixture_step(&yard.fixture, HWT_MS(10));
-
+	play("raise 1 5 0, cancel-key 1 0");
+	assert_rc(
+	    hwt_operation_cancel(yard.purgatory, party[1].handle), -ENOENT);
+	play("pass 10");
 	gate_open(&gate);
 	assert_rc(pthread_join(thread, NULL), 0);
 	assert_u64(completed, 2);
-	assert_ended(&first, HWT_COMPLETED);
-	assert_ended(&second, HWT_COMPLETED);
+	play("completed 0, completed 1");
 	assert_u64(yard_stats(&yard).expired, 0);
 }

@@ -28,58 +28,49 @@ assert_expires_in(struct operation *operation, uint64_t delay_ns)
 
 YardTest(reschedule, later)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(20)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(10));
-	assert_rc(move(&operation, HWT_MS(50)), 0);
-	assert_expires_in(&operation, HWT_MS(50));
-	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
+	party_make(&yard);
+	play("watch-ms 0 1 20, pass 10");
+	assert_rc(move(&party[0], HWT_MS(50)), 0);
+	assert_expires_in(&party[0], HWT_MS(50));
+	play("timeouts 0");
 }
 
 YardTest(reschedule, sooner)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(100)), 0);
-	assert_rc(move(&operation, HWT_MS(5)), 0);
-	assert_expires_in(&operation, HWT_MS(5));
+	party_make(&yard);
+	play("watch-ms 0 1 100000");
+	assert_rc(move(&party[0], HWT_MS(5)), 0);
+	assert_expires_in(&party[0], HWT_MS(5));
 }
 
 YardTest(reschedule, delay_0_expires_at_the_next_tick)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(100)), 0);
-	assert_rc(move(&operation, 0), 0);
-	assert_u64(fixture_step(&yard.fixture, 0), 0);
-	assert_u64(fixture_step(&yard.fixture, FIXTURE_TICK), 1);
-	assert_ended(&operation, HWT_EXPIRED);
+	party_make(&yard);
+	play("watch-ms 0 1 100000");
+	assert_rc(move(&party[0], 0), 0);
+	play("runs 0 0, runs 1 1, expired 0");
 }
 
 YardTest(reschedule, never_and_back)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(20)), 0);
-	assert_rc(move(&operation, HWT_NEVER), 0);
-	(void)fixture_step(&yard.fixture, HWT_SEC(1000000));
-	assert_pending(&operation);
-	assert_rc(move(&operation, HWT_MS(7)), 0);
-	assert_expires_in(&operation, HWT_MS(7));
+	party_make(&yard);
+	play("watch-ms 0 1 20");
+	assert_rc(move(&party[0], HWT_NEVER), 0);
+	play("pass 1000000000, pending 0");
+	assert_rc(move(&party[0], HWT_MS(7)), 0);
+	assert_expires_in(&party[0], HWT_MS(7));
 }
 
 YardTest(reschedule, one_without_a_deadline_gets_one)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
-	assert_rc(move(&operation, HWT_NEVER), 0);
-	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
-	assert_rc(move(&operation, HWT_MS(9)), 0);
-	assert_rc(move(&operation, HWT_MS(7)), 0);
-	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
-	assert_expires_in(&operation, HWT_MS(7));
+	party_make(&yard);
+	play("watch 0 1");
+	assert_rc(move(&party[0], HWT_NEVER), 0);
+	play("timeouts 0");
+	assert_rc(move(&party[0], HWT_MS(9)), 0);
+	assert_rc(move(&party[0], HWT_MS(7)), 0);
+	play("timeouts 1");
+	assert_expires_in(&party[0], HWT_MS(7));
 }
 
 /* Whatever ends it, its timeout has gone then. */
@@ -101,20 +92,18 @@ YardTest(reschedule, a_deadline_that_was_added_goes_with_its_operation)
 
 YardTest(reschedule, hwt_operation_reschedule_ENOENT_of_what_has_ended)
 {
-	struct operation operation = {.yard = &yard};
-	struct operation next = {.yard = &yard};
 	const struct operation none = {.yard = &yard};
 
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(1)), 0);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
-	assert_rc(move(&operation, HWT_MS(1)), -ENOENT);
-	assert_rc(move(&operation, HWT_NEVER), -ENOENT);
+	party_make(&yard);
+	play("watch-ms 0 1 1, cancel-key 1 1");
+	assert_rc(move(&party[0], HWT_MS(1)), -ENOENT);
+	assert_rc(move(&party[0], HWT_NEVER), -ENOENT);
 	assert_rc(move(&none, HWT_MS(1)), -ENOENT);
 	/* The next one has its record, and its deadline stays. */
-	assert_rc(watch_key(&next, KEY(1), HWT_MS(50)), 0);
-	assert_rc(move(&operation, HWT_MS(1)), -ENOENT);
-	assert_expires_in(&next, HWT_MS(50));
-	assert_rc(move(&next, HWT_MS(50)), -ENOENT);
+	play("watch-ms 1 1 50");
+	assert_rc(move(&party[0], HWT_MS(1)), -ENOENT);
+	assert_expires_in(&party[1], HWT_MS(50));
+	assert_rc(move(&party[1], HWT_MS(50)), -ENOENT);
 }
 
 static void
@@ -143,12 +132,10 @@ Test(reschedule, a_predicate_moves_its_own_operation)
 
 YardTest(reschedule, in_done_it_has_ended)
 {
-	struct operation operation = {.yard = &yard, .in_done = move_itself};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(5)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(6));
-	assert_ended(&operation, HWT_EXPIRED);
-	assert_rc(operation.rc, -ENOENT);
+	party_make(&yard);
+	party[0].in_done = move_itself;
+	play("watch-ms 0 1 5, pass 6, expired 0");
+	assert_rc(party[0].rc, -ENOENT);
 }
 
 /* A predicate that runs on another thread. */
@@ -189,21 +176,18 @@ Test(reschedule, an_expiry_that_its_runner_has_taken_over_is_ENOENT)
 Test(reschedule, an_expiry_that_is_handed_over_is_ENOENT)
 {
 	static struct recording_executor executor;
-	struct operation operation = {.yard = &yard};
 	const struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .executor = &executor.hook};
 
+	party_make(&yard);
 	executor_init(&executor, EXECUTOR_HOLDS);
 	fixture_open(&yard.fixture, &options);
 	assert_rc(
 	    hwt_purgatory_create(&yard.purgatory, yard.fixture.timer, NULL), 0);
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(5)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(10));
-	assert_pending(&operation);
-	assert_rc(move(&operation, HWT_MS(40)), -ENOENT);
-	assert_rc(move(&operation, HWT_NEVER), -ENOENT);
-	assert_rc(hwt_operation_complete(yard.purgatory, operation.handle), 0);
-	assert_ended(&operation, HWT_COMPLETED);
+	play("watch-ms 0 1 5, pass 10, pending 0");
+	assert_rc(move(&party[0], HWT_MS(40)), -ENOENT);
+	assert_rc(move(&party[0], HWT_NEVER), -ENOENT);
+	play("complete 0, completed 0");
 	assert_rc(executor_run(&executor, 0), -ENOENT);
 	yard_close(&yard);
 }
@@ -212,36 +196,31 @@ Test(reschedule, an_expiry_that_is_handed_over_is_ENOENT)
 
 YardTest(reschedule, hwt_operation_reschedule_EINVAL_changes_nothing)
 {
-	struct operation operation = {.yard = &yard};
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_MS(5)), 0);
-	assert_rc(hwt_operation_reschedule(NULL, operation.handle, 1), -EINVAL);
-	assert_rc(move(&operation, UINT64_C(1) << 63), -EINVAL);
-	assert_rc(move(&operation, HWT_NEVER - 1), -EINVAL);
-	assert_expires_in(&operation, HWT_MS(5));
+	party_make(&yard);
+	play("watch-ms 0 1 5");
+	assert_rc(hwt_operation_reschedule(NULL, party[0].handle, 1), -EINVAL);
+	assert_rc(move(&party[0], UINT64_C(1) << 63), -EINVAL);
+	assert_rc(move(&party[0], HWT_NEVER - 1), -EINVAL);
+	assert_expires_in(&party[0], HWT_MS(5));
 }
 
 Test(reschedule, hwt_operation_reschedule_ENOBUFS_of_the_timer)
 {
-	struct operation one = {.yard = &yard};
-	struct operation two = {.yard = &yard};
 	const struct hwt_options options = {
 	    .tick_ns = FIXTURE_TICK, .max_pending = 1};
 
+	party_make(&yard);
 	fixture_open(&yard.fixture, &options);
 	assert_rc(
 	    hwt_purgatory_create(&yard.purgatory, yard.fixture.timer, NULL), 0);
-	assert_rc(watch_key(&one, KEY(1), HWT_NEVER), 0);
-	assert_rc(watch_key(&two, KEY(1), HWT_MS(5)), 0);
-	assert_rc(
-	    hwt_operation_reschedule(yard.purgatory, one.handle, HWT_MS(5)),
+	play("watch 0 1, watch-ms 1 1 5");
+	assert_rc(hwt_operation_reschedule(
+		      yard.purgatory, party[0].handle, HWT_MS(5)),
 	    -ENOBUFS);
-	assert_rc(move(&two, HWT_MS(9)), 0);
-	(void)fixture_step(&yard.fixture, HWT_MS(11));
-	assert_ended(&two, HWT_EXPIRED);
-	assert_pending(&one);
-	assert_rc(move(&one, HWT_MS(5)), 0);
-	assert_expires_in(&one, HWT_MS(5));
+	assert_rc(move(&party[1], HWT_MS(9)), 0);
+	play("pass 11, expired 1, pending 0");
+	assert_rc(move(&party[0], HWT_MS(5)), 0);
+	assert_expires_in(&party[0], HWT_MS(5));
 	yard_close(&yard);
 }
 

@@ -56,19 +56,18 @@ count_itself(struct operation *operation)
 YardTest(stats, a_predicate_is_counted_when_it_is_called)
 {
 	uint64_t tried = 0;
-	struct operation operation = {.yard = &yard,
-	    .in_try = count_itself,
-	    .in_done = count_itself,
-	    .data = &tried};
 
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
+	party_make(&yard);
+	party[0].in_try = count_itself;
+	party[0].in_done = count_itself;
+	party[0].data = &tried;
+	play("watch-ms 0 1 1000");
 	assert_u64(tried, 1);
-	assert_u64(check(&yard, KEY(1)), 0);
+	play("check 1 0");
 	assert_u64(tried, 2);
 	assert_u64(yard_stats(&yard).tried, 2);
-	operation.in_try = NULL;
-	operation.holds = 1;
-	assert_u64(check(&yard, KEY(1)), 1);
+	party[0].in_try = NULL;
+	play("holds 0, check 1 1");
 	assert_u64(tried, 3);
 }
 

@@ -60,79 +60,44 @@ YardTest(threshold, in_order_of_value_and_then_of_arrival)
 	}
 }
 
-Test(threshold, a_value_that_was_reached_completes_at_watch)
+YardTest(threshold, a_value_that_was_reached_completes_at_watch)
 {
-	struct operation anchor = {.yard = &yard};
-	struct operation reached = {.yard = &yard};
-	struct operation higher = {.yard = &yard};
-
-	yard_open(&yard, NULL);
-	assert_rc(watch_value(&anchor, KEY(1), 100), 0);
-	assert_u64(raise_to(&yard, KEY(1), 7), 0);
-	assert_rc(watch_value(&reached, KEY(1), 7), 1);
-	assert_ended(&reached, HWT_COMPLETED);
-	assert_rc(watch_value(&higher, KEY(1), 8), 0);
-	assert_stats(&yard, 2, 2, 1);
-	assert_u64(raise_to(&yard, KEY(1), 8), 1);
+	party_make(&yard);
+	play("value 0 1 100, raise 1 7 0, reached 1 1 7, completed 1, "
+	     "value 2 1 8, stats 2 2 1, raise 1 8 1");
 	assert_u64(yard_stats(&yard).completed, 2);
-	yard_close(&yard);
 }
 
-Test(threshold, a_lower_value_completes_nothing)
+YardTest(threshold, a_lower_value_completes_nothing)
 {
-	struct operation anchor = {.yard = &yard};
-	struct operation low = {.yard = &yard};
-
-	yard_open(&yard, NULL);
-	assert_rc(watch_value(&anchor, KEY(1), 100), 0);
-	assert_u64(raise_to(&yard, KEY(1), 50), 0);
-	assert_u64(raise_to(&yard, KEY(1), 10), 0);
-	assert_u64(raise_to(&yard, KEY(1), 0), 0);
-	assert_rc(watch_value(&low, KEY(1), 50), 1);
-	assert_pending(&anchor);
-	yard_close(&yard);
+	party_make(&yard);
+	play("value 0 1 100, raise 1 50 0, raise 1 10 0, raise 1 0 0, "
+	     "reached 1 1 50, pending 0");
 }
 
 YardTest(threshold, the_value_ends_with_the_last_link)
 {
-	struct operation first = {.yard = &yard};
-	struct operation second = {.yard = &yard};
-
-	assert_u64(raise_to(&yard, KEY(1), 9), 0);
-	assert_rc(watch_value(&first, KEY(1), 5), 0);
-	assert_u64(raise_to(&yard, KEY(1), 9), 1);
-	assert_rc(watch_value(&second, KEY(1), 5), 0);
-	assert_stats(&yard, 1, 1, 1);
-	assert_u64(raise_to(&yard, KEY(1), 5), 1);
+	party_make(&yard);
+	play("raise 1 9 0, value 0 1 5, raise 1 9 1, value 1 1 5, "
+	     "stats 1 1 1, raise 1 5 1");
 }
 
 YardTest(threshold, a_key_has_a_value_where_something_else_is_alone)
 {
-	struct operation plain = {.yard = &yard}, first = {.yard = &yard},
-			 second = {.yard = &yard};
-
-	assert_rc(watch_key(&plain, KEY(1), HWT_NEVER), 0);
-	assert_u64(raise_to(&yard, KEY(1), 5), 0);
-	assert_rc(watch_value(&first, KEY(1), 6), 0);
-	assert_rc(watch_value(&second, KEY(1), 5), 1);
-	assert_stats(&yard, 2, 2, 1);
-	assert_u64(cancel_key(&yard, KEY(1)), 2);
-	assert_stats(&yard, 0, 0, 0);
+	party_make(&yard);
+	play("watch 0 1, raise 1 5 0, value 1 1 6, reached 2 1 5, "
+	     "stats 2 2 1, cancel-key 1 2, stats 0 0 0");
 }
 
 /* It has none without memory; the next raise completes what waits then. */
 YardTest(threshold, a_value_that_cannot_be_kept_comes_with_the_next_raise)
 {
-	struct operation plain = {.yard = &yard}, waits = {.yard = &yard};
-
-	assert_rc(watch_key(&plain, KEY(1), HWT_NEVER), 0);
+	party_make(&yard);
+	play("watch 0 1");
 	fault_arm(FAULT_HEAP, 1);
-	assert_u64(raise_to(&yard, KEY(1), 5), 0);
+	play("raise 1 5 0");
 	assert_u64(fault_disarm(), 1);
-	assert_rc(watch_value(&waits, KEY(1), 5), 0);
-	assert_u64(raise_to(&yard, KEY(1), 5), 1);
-	assert_stats(&yard, 1, 1, 1);
-	assert_u64(cancel_key(&yard, KEY(1)), 1);
+	play("value 1 1 5, raise 1 5 1, stats 1 1 1, cancel-key 1 1");
 }
 
 /* Also when a walk has its position under the key meanwhile: then the key's
@@ -170,16 +135,9 @@ YardTest(threshold, nor_does_the_value_outlive_it_during_a_walk)
 
 YardTest(threshold, checks_do_not_touch_those_that_wait_for_a_value)
 {
-	struct operation value = {.yard = &yard};
-	struct operation plain = {.yard = &yard, .holds = 0};
-
-	assert_rc(watch_value(&value, KEY(1), 3), 0);
-	assert_rc(watch_key(&plain, KEY(1), HWT_NEVER), 0);
-	plain.holds = 1;
-	assert_u64(raise_to(&yard, KEY(1), 3), 1);
-	assert_pending(&plain);
-	assert_u64(check(&yard, KEY(1)), 1);
-	assert_ended(&value, HWT_COMPLETED);
+	party_make(&yard);
+	play("value 0 1 3, watch 1 1, holds 1, raise 1 3 1, pending 1, "
+	     "check 1 1, completed 0");
 }
 
 YardTest(threshold, they_are_cancelled_by_key_and_expire_as_others_do)
