@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,30 +113,36 @@ child(void (*function)())
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* TEST(a_sentence) { what is checked }; they run as they stand in the file. */
 struct test {
+	static inline std::vector<const test *> all{};
 	const char *name;
 	void (*function)();
+
+	test(const char *is, void (*runs)()) : name(is), function(runs)
+	{
+		all.push_back(this);
+	}
 };
 
-#define TEST(name)          \
-	{                   \
-#name, name \
-	}
+#define TEST(name)                                  \
+	static void name();                         \
+	static const test name##_test{#name, name}; \
+	static void name()
 
-template <std::size_t count>
-int
-run_tests(const test (&tests)[count])
+inline int
+run_tests()
 {
-	for (const test &each : tests) {
-		each.function();
+	for (const test *each : test::all) {
+		each->function();
 		if (token::living != 0) {
 			std::fprintf(stderr, "%s: %d callables are left\n",
-			    each.name, token::living.load());
+			    each->name, token::living.load());
 			return 1;
 		}
-		std::printf("ok %s\n", each.name);
+		std::printf("ok %s\n", each->name);
 	}
-	std::printf("%zu tests passed\n", count);
+	std::printf("%zu tests passed\n", test::all.size());
 	return 0;
 }
 

@@ -51,8 +51,7 @@ static_assert(std::is_nothrow_move_constructible_v<hwt::timeout>);
 static_assert(std::is_nothrow_move_assignable_v<hwt::timeout>);
 static_assert(std::is_nothrow_move_constructible_v<hwt::timer>);
 
-static void
-runs_once_and_is_destroyed_then()
+TEST(runs_once_and_is_destroyed_then)
 {
 	manual m;
 	int runs = 0;
@@ -69,8 +68,7 @@ runs_once_and_is_destroyed_then()
 	CHECK(m.timer.stats().started == 1);
 }
 
-static void
-destructor_cancels()
+TEST(destructor_cancels)
 {
 	manual m;
 	{
@@ -85,8 +83,7 @@ destructor_cancels()
 	CHECK(m.pass(1s) == 0);
 }
 
-static void
-takes_what_can_only_be_moved_and_its_own_handle()
+TEST(takes_what_can_only_be_moved_and_its_own_handle)
 {
 	manual m;
 	int got = 0;
@@ -105,8 +102,7 @@ takes_what_can_only_be_moved_and_its_own_handle()
 	CHECK(m.pass(1ms) == 1 && got == 8);
 }
 
-static void
-moves_and_assignment()
+TEST(moves_and_assignment)
 {
 	manual m;
 	int runs = 0;
@@ -133,8 +129,7 @@ moves_and_assignment()
 	CHECK(a.handle().id == 0);
 }
 
-static void
-cancel_and_reschedule_tell_what_was()
+TEST(cancel_and_reschedule_tell_what_was)
 {
 	manual m;
 	int runs = 0;
@@ -148,8 +143,7 @@ cancel_and_reschedule_tell_what_was()
 	CHECK(!error && m.pass(1s) == 0 && runs == 0);
 }
 
-static void
-deadlines()
+TEST(deadlines)
 {
 	manual m;
 	int runs = 0;
@@ -173,8 +167,7 @@ deadlines()
 	CHECK(apart < 1min && apart > -1min);
 }
 
-static void
-empty_until_assigned_and_after_it_was_ended()
+TEST(empty_until_assigned_and_after_it_was_ended)
 {
 	manual m;
 	hwt::timeout a, b;
@@ -212,8 +205,7 @@ struct connection {
 };
 
 /* The callable owns the owner of its timeout: it is all gone after the run. */
-static void
-timeout_destroyed_with_its_callable_after_the_run()
+TEST(timeout_destroyed_with_its_callable_after_the_run)
 {
 	manual m;
 	int ends = 0;
@@ -238,8 +230,7 @@ timeout_destroyed_with_its_callable_after_the_run()
 	CHECK(ends == 3 && m.timer.pending() == 0);
 }
 
-static void
-destroyed_in_its_own_task()
+TEST(destroyed_in_its_own_task)
 {
 	manual m;
 	int runs = 0;
@@ -266,8 +257,7 @@ destroyed_in_its_own_task()
 	CHECK(m.timer.pending() == 0);
 }
 
-static void
-periodic()
+TEST(periodic)
 {
 	manual m;
 	int runs = 0;
@@ -290,8 +280,7 @@ periodic()
 	CHECK(error == std::errc::invalid_argument && token::living == 0);
 }
 
-static void
-post_is_destroyed_after_the_run_or_by_stop()
+TEST(post_is_destroyed_after_the_run_or_by_stop)
 {
 	manual m;
 	int runs = 0, seen = 0;
@@ -311,8 +300,7 @@ post_is_destroyed_after_the_run_or_by_stop()
 }
 
 /* Callables that own timeouts whose callables were returned as well. */
-static void
-stop_ends_cycles()
+TEST(stop_ends_cycles)
 {
 	manual m;
 	int ends = 0;
@@ -326,8 +314,7 @@ stop_ends_cycles()
 	CHECK(ends == 0 && m.timer.stop() == 3 && ends == 3);
 }
 
-static void
-numbers_that_are_none_are_refused()
+TEST(numbers_that_are_none_are_refused)
 {
 	CHECK(refused(duration<double>(NAN)));
 	CHECK(refused(duration<double>(INFINITY)));
@@ -335,8 +322,7 @@ numbers_that_are_none_are_refused()
 	CHECK(hwt::delay(duration<double>(-0.0)).ns() == 0);
 }
 
-static void
-errors()
+TEST(errors)
 {
 	manual m({}, 1);
 	std::error_code error;
@@ -378,8 +364,7 @@ struct throws_when_moved {
 	}
 };
 
-static void
-errors_are_thrown()
+TEST(errors_are_thrown)
 {
 	manual m;
 	hwt::options bad;
@@ -425,8 +410,7 @@ readable(int fd)
 	return poll(&one, 1, 0) == 1;
 }
 
-static void
-mailbox()
+TEST(mailbox)
 {
 	hwt::mailbox box;
 	manual m(box);
@@ -449,8 +433,7 @@ mailbox()
 }
 
 /* A loop that was busy reads its sockets first, and its mailbox last. */
-static void
-touch_takes_back_what_a_mailbox_holds()
+TEST(touch_takes_back_what_a_mailbox_holds)
 {
 	hwt::mailbox box;
 	manual m;
@@ -472,8 +455,7 @@ touch_takes_back_what_a_mailbox_holds()
 	CHECK(!idle.touch(5ms) && m.timer.pending() == 0);
 }
 
-static void
-touch_of_one_that_is_not_held_is_reschedule()
+TEST(touch_of_one_that_is_not_held_is_reschedule)
 {
 	manual m;
 	int runs = 0;
@@ -500,8 +482,7 @@ touch_of_one_that_is_not_held_is_reschedule()
 }
 
 /* Another run of the periodic one would follow the one that is held. */
-static void
-touch_lets_a_periodic_one_run_that_is_held()
+TEST(touch_lets_a_periodic_one_run_that_is_held)
 {
 	hwt::mailbox box;
 	manual m(box);
@@ -517,8 +498,7 @@ touch_lets_a_periodic_one_run_that_is_held()
 }
 
 /* It stays the timer's executor's, or its own. */
-static void
-touch_keeps_the_executor()
+TEST(touch_keeps_the_executor)
 {
 	hwt::mailbox own, timers;
 	manual m(timers);
@@ -539,8 +519,7 @@ touch_keeps_the_executor()
 }
 
 /* Those that a loop's mailbox holds touch and end each other, in any order. */
-static void
-touch_in_a_callable_of_the_same_mailbox()
+TEST(touch_in_a_callable_of_the_same_mailbox)
 {
 	hwt::mailbox box;
 	manual m(box);
@@ -564,8 +543,7 @@ touch_in_a_callable_of_the_same_mailbox()
 	CHECK(token::living == 0 && box.run() == 0);
 }
 
-static void
-touch_of_a_stopped_timers_ends_the_timeout()
+TEST(touch_of_a_stopped_timers_ends_the_timeout)
 {
 	hwt::mailbox box;
 	manual m(box);
@@ -583,8 +561,7 @@ touch_of_a_stopped_timers_ends_the_timeout()
 	CHECK(ends == 1 && box.run() == 0);
 }
 
-static void
-mailbox_destructor_runs_what_it_holds()
+TEST(mailbox_destructor_runs_what_it_holds)
 {
 	manual m;
 	int runs = 0;
@@ -603,8 +580,7 @@ mailbox_destructor_runs_what_it_holds()
 }
 
 /* A callable that the loop runs inside another one destroys that one's. */
-static void
-destroyed_in_a_task_inside_its_own()
+TEST(destroyed_in_a_task_inside_its_own)
 {
 	hwt::mailbox box;
 	manual m(box);
@@ -625,8 +601,7 @@ destroyed_in_a_task_inside_its_own()
 	CHECK(token::living == 0);
 }
 
-static void
-timer_destructor_waits_for_a_pool()
+TEST(timer_destructor_waits_for_a_pool)
 {
 	hwt::pool pool(2);
 	std::atomic<int> runs{0};
@@ -645,8 +620,7 @@ timer_destructor_waits_for_a_pool()
 	CHECK(runs == 20);
 }
 
-static void
-shared_timer()
+TEST(shared_timer)
 {
 	hwt::timer a = hwt::timer::shared();
 	hwt::timer b = hwt::timer::shared();
@@ -664,8 +638,7 @@ shared_timer()
 	CHECK(error.value() == ESHUTDOWN);
 }
 
-static void
-a_forked_child_leaves_callables_alone()
+TEST(a_forked_child_leaves_callables_alone)
 {
 	static hwt::mailbox *box;
 	static manual *m;
@@ -689,8 +662,7 @@ a_forked_child_leaves_callables_alone()
 	delete m;
 }
 
-static void
-some_errors_end_the_program()
+TEST(some_errors_end_the_program)
 {
 #ifdef __cpp_exceptions
 	CHECK(child([] {
@@ -717,38 +689,5 @@ some_errors_end_the_program()
 int
 main()
 {
-	const test tests[] = {
-	    TEST(runs_once_and_is_destroyed_then),
-	    TEST(destructor_cancels),
-	    TEST(takes_what_can_only_be_moved_and_its_own_handle),
-	    TEST(moves_and_assignment),
-	    TEST(cancel_and_reschedule_tell_what_was),
-	    TEST(deadlines),
-	    TEST(empty_until_assigned_and_after_it_was_ended),
-	    TEST(timeout_destroyed_with_its_callable_after_the_run),
-	    TEST(destroyed_in_its_own_task),
-	    TEST(periodic),
-	    TEST(post_is_destroyed_after_the_run_or_by_stop),
-	    TEST(stop_ends_cycles),
-	    TEST(numbers_that_are_none_are_refused),
-	    TEST(errors),
-#ifdef __cpp_exceptions
-	    TEST(errors_are_thrown),
-#endif
-	    TEST(mailbox),
-	    TEST(touch_takes_back_what_a_mailbox_holds),
-	    TEST(touch_of_one_that_is_not_held_is_reschedule),
-	    TEST(touch_lets_a_periodic_one_run_that_is_held),
-	    TEST(touch_keeps_the_executor),
-	    TEST(touch_in_a_callable_of_the_same_mailbox),
-	    TEST(touch_of_a_stopped_timers_ends_the_timeout),
-	    TEST(mailbox_destructor_runs_what_it_holds),
-	    TEST(destroyed_in_a_task_inside_its_own),
-	    TEST(a_forked_child_leaves_callables_alone),
-	    TEST(some_errors_end_the_program),
-	    TEST(timer_destructor_waits_for_a_pool),
-	    TEST(shared_timer),
-	};
-
-	return run_tests(tests);
+	return run_tests();
 }

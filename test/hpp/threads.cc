@@ -70,14 +70,12 @@ destroy_against_run(hwt::executor_ref executor)
 	CHECK(runs > 0 && timer.pending() == 0);
 }
 
-static void
-destroy_against_run_in_the_worker()
+TEST(destroy_against_run_in_the_worker)
 {
 	destroy_against_run({});
 }
 
-static void
-destroy_against_run_in_a_pool()
+TEST(destroy_against_run_in_a_pool)
 {
 	hwt::pool pool(2);
 
@@ -114,14 +112,12 @@ touch_against_run(hwt::executor_ref executor)
 	CHECK(kept > 0 && timer.pending() == 0);
 }
 
-static void
-touch_against_run_in_the_worker()
+TEST(touch_against_run_in_the_worker)
 {
 	touch_against_run({});
 }
 
-static void
-touch_against_run_in_a_pool()
+TEST(touch_against_run_in_a_pool)
 {
 	hwt::pool pool(1);
 
@@ -129,8 +125,7 @@ touch_against_run_in_a_pool()
 }
 
 /* What is in a loop's mailbox is in time until the loop runs it. */
-static void
-touch_is_in_time_on_the_thread_of_a_loop()
+TEST(touch_is_in_time_on_the_thread_of_a_loop)
 {
 	hwt::timer timer(fast());
 
@@ -152,8 +147,7 @@ touch_is_in_time_on_the_thread_of_a_loop()
 }
 
 /* A timeout whose callable owns it is destroyed by whoever is last. */
-static void
-last_owner_is_the_callable_or_a_thread()
+TEST(last_owner_is_the_callable_or_a_thread)
 {
 	hwt::pool pool(2);
 	hwt::timer timer(fast(pool));
@@ -190,8 +184,7 @@ last_owner_is_the_callable_or_a_thread()
 }
 
 /* stop returns what others are destroying, posting and running. */
-static void
-stop_against_all()
+TEST(stop_against_all)
 {
 	for (int round = 0; round < 30; round++) {
 		hwt::pool pool(1);
@@ -226,8 +219,7 @@ stop_against_all()
 }
 
 /* A loop per thread, one timer for all. */
-static void
-mailboxes()
+TEST(mailboxes)
 {
 	hwt::timer timer(fast());
 
@@ -260,8 +252,7 @@ mailboxes()
 }
 
 /* The loop is on another thread. */
-static void
-timer_destructor_waits_for_a_mailbox()
+TEST(timer_destructor_waits_for_a_mailbox)
 {
 	hwt::mailbox box;
 	std::atomic<bool> ran{false};
@@ -284,17 +275,5 @@ timer_destructor_waits_for_a_mailbox()
 int
 main()
 {
-	const test tests[] = {
-	    TEST(destroy_against_run_in_the_worker),
-	    TEST(destroy_against_run_in_a_pool),
-	    TEST(touch_against_run_in_the_worker),
-	    TEST(touch_against_run_in_a_pool),
-	    TEST(touch_is_in_time_on_the_thread_of_a_loop),
-	    TEST(last_owner_is_the_callable_or_a_thread),
-	    TEST(stop_against_all),
-	    TEST(mailboxes),
-	    TEST(timer_destructor_waits_for_a_mailbox),
-	};
-
-	return run_tests(tests);
+	return run_tests();
 }

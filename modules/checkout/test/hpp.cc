@@ -65,8 +65,7 @@ struct fixture {
 	}
 };
 
-static void
-a_hold_releases_what_it_has()
+TEST(a_hold_releases_what_it_has)
 {
 	fixture f;
 	{
@@ -89,8 +88,7 @@ a_hold_releases_what_it_has()
 	CHECK(!held && f.pool.acquire_wait({f.a, f.b, f.c}, 0s));
 }
 
-static void
-a_name_and_what_is_granted_are_options()
+TEST(a_name_and_what_is_granted_are_options)
 {
 	fixture f;
 	options given;
@@ -114,8 +112,7 @@ a_name_and_what_is_granted_are_options()
 	std::free(text);
 }
 
-static void
-a_callable_gets_the_hold()
+TEST(a_callable_gets_the_hold)
 {
 	fixture f;
 	bool ran = false;
@@ -131,8 +128,7 @@ a_callable_gets_the_hold()
 	CHECK(f.m.timer.pending() == 0);
 }
 
-static void
-an_expired_one_gets_an_empty_hold()
+TEST(an_expired_one_gets_an_empty_hold)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
@@ -144,8 +140,7 @@ an_expired_one_gets_an_empty_hold()
 	CHECK(f.ended(HWT_GRANT_EXPIRED) && !f.last);
 }
 
-static void
-a_waiter_cancels()
+TEST(a_waiter_cancels)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
@@ -164,8 +159,7 @@ a_waiter_cancels()
 }
 
 /* The callable may end the hold, and so all that is left of its request. */
-static void
-a_callable_drops_its_own_request()
+TEST(a_callable_drops_its_own_request)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
@@ -182,8 +176,7 @@ a_callable_drops_its_own_request()
 	CHECK(runs == 1 && f.pool.stats().out == 0);
 }
 
-static void
-retired_objects_leave_their_hold()
+TEST(retired_objects_leave_their_hold)
 {
 	fixture f;
 	auto gone = std::make_unique<object>(f.pool, 4);
@@ -204,8 +197,7 @@ retired_objects_leave_their_hold()
 	pool.reset();
 }
 
-static void
-the_destructor_of_an_object_retires_it()
+TEST(the_destructor_of_an_object_retires_it)
 {
 	fixture f;
 	auto gone = std::make_unique<object>(f.pool, 4);
@@ -226,8 +218,7 @@ the_destructor_of_an_object_retires_it()
 	CHECK(f.ended(HWT_GRANT_RETIRED));
 }
 
-static void
-the_destructor_of_an_object_waits_for_its_holder()
+TEST(the_destructor_of_an_object_waits_for_its_holder)
 {
 	fixture f;
 	auto gone = std::make_unique<object>(f.pool, 4);
@@ -256,8 +247,7 @@ the_destructor_of_an_object_waits_for_its_holder()
 	holder.join();
 }
 
-static void
-a_wait_that_has_a_lock_unlocks_it_and_is_retired()
+TEST(a_wait_that_has_a_lock_unlocks_it_and_is_retired)
 {
 	fixture f;
 	std::mutex lock;
@@ -290,8 +280,7 @@ a_wait_that_has_a_lock_unlocks_it_and_is_retired()
 	CHECK(error == std::errc::operation_not_permitted);
 }
 
-static void
-a_pause_lasts_until_it_is_destroyed()
+TEST(a_pause_lasts_until_it_is_destroyed)
 {
 	fixture f;
 	std::error_code error;
@@ -356,8 +345,7 @@ struct grouped : fixture {
 	}
 };
 
-static void
-a_hold_tells_which_member_it_has_got()
+TEST(a_hold_tells_which_member_it_has_got)
 {
 	grouped f;
 	group other(f.pool);
@@ -377,8 +365,7 @@ a_hold_tells_which_member_it_has_got()
 	CHECK(f.got(one)->number == 1 && !f.pool.acquire_now(f.c));
 }
 
-static void
-a_retired_member_ends_no_wait_and_can_be_added_again()
+TEST(a_retired_member_ends_no_wait_and_can_be_added_again)
 {
 	grouped f(1);
 	std::error_code error;
@@ -399,8 +386,7 @@ a_retired_member_ends_no_wait_and_can_be_added_again()
 }
 
 /* The others are granted as before. */
-static void
-the_destructor_of_a_member_retires_it()
+TEST(the_destructor_of_a_member_retires_it)
 {
 	grouped f(3);
 
@@ -413,8 +399,7 @@ the_destructor_of_a_member_retires_it()
 	CHECK(f.pool.stats().out == 1 && f.pool.acquire_now(&f.any));
 }
 
-static void
-the_destructor_of_a_member_waits_for_its_holder()
+TEST(the_destructor_of_a_member_waits_for_its_holder)
 {
 	grouped f(3);
 	hold held = f.pool.acquire_now(&f.any);
@@ -436,8 +421,7 @@ the_destructor_of_a_member_waits_for_its_holder()
 }
 
 /* Each takes what the other wants. */
-static void
-two_destructors_of_members_do_not_wait_for_each_other()
+TEST(two_destructors_of_members_do_not_wait_for_each_other)
 {
 	grouped f(0);
 
@@ -461,8 +445,7 @@ two_destructors_of_members_do_not_wait_for_each_other()
 	}
 }
 
-static void
-many_read_and_one_writes()
+TEST(many_read_and_one_writes)
 {
 	fixture f;
 	const auto read = hwt::checkout::read(f.a);
@@ -482,8 +465,7 @@ many_read_and_one_writes()
 	CHECK(error.value() == ENOTSUP);
 }
 
-static void
-a_pause_is_told_and_ends_with_its_hold()
+TEST(a_pause_is_told_and_ends_with_its_hold)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
@@ -506,8 +488,7 @@ a_pause_is_told_and_ends_with_its_hold()
 	CHECK(!f.last && f.ended(HWT_GRANT_EXPIRED) && f.pool.acquire_now(f.b));
 }
 
-static void
-the_destructor_of_a_group_ends_its_waits()
+TEST(the_destructor_of_a_group_ends_its_waits)
 {
 	fixture f;
 	auto gone = std::make_unique<group>(f.pool);
@@ -519,8 +500,7 @@ the_destructor_of_a_group_ends_its_waits()
 }
 
 /* hold_after 1: it keeps what it has got. */
-static void
-options_say_who_is_served_in_order()
+TEST(options_say_who_is_served_in_order)
 {
 	options given;
 
@@ -539,8 +519,7 @@ options_say_who_is_served_in_order()
 	}
 }
 
-static void
-callables_run_in_a_mailbox()
+TEST(callables_run_in_a_mailbox)
 {
 	hwt::checkout::mailbox box;
 	pollfd ready{box.fd(), POLLIN, 0};
@@ -566,8 +545,7 @@ callables_run_in_a_mailbox()
 }
 
 /* The loop is on another thread. */
-static void
-the_destructor_waits_for_a_mailbox()
+TEST(the_destructor_waits_for_a_mailbox)
 {
 	hwt::checkout::mailbox box;
 	hwt::timer timer;
@@ -594,8 +572,7 @@ the_destructor_waits_for_a_mailbox()
 	loop.join();
 }
 
-static void
-an_error_destroys_the_callable()
+TEST(an_error_destroys_the_callable)
 {
 	fixture f;
 	std::error_code error;
@@ -659,8 +636,7 @@ read_page(std::string_view name)
 	return std::make_unique<page>(name);
 }
 
-static void
-a_store_loads_what_is_named_and_unloads_it()
+TEST(a_store_loads_what_is_named_and_unloads_it)
 {
 	fixture f;
 	std::string unloaded;
@@ -698,8 +674,7 @@ a_store_loads_what_is_named_and_unloads_it()
 	CHECK(page::living == 0 && token::living == 0);
 }
 
-static void
-a_callable_gets_the_hold_of_keys()
+TEST(a_callable_gets_the_hold_of_keys)
 {
 	fixture f;
 	pages all(f.pool, {}, read_page);
@@ -740,8 +715,7 @@ a_callable_gets_the_hold_of_keys()
 	CHECK(ends == std::vector<int>{ESHUTDOWN});
 }
 
-static void
-a_load_fails_with_its_error()
+TEST(a_load_fails_with_its_error)
 {
 	fixture f;
 	std::error_code with = std::make_error_code(std::errc::io_error);
@@ -777,8 +751,7 @@ a_load_fails_with_its_error()
 	CHECK(all.try_acquire_wait(error, "a", 1s) && !error);
 }
 
-static void
-a_store_keeps_to_its_options()
+TEST(a_store_keeps_to_its_options)
 {
 	fixture f;
 	pages::options given;
@@ -821,8 +794,7 @@ a_store_keeps_to_its_options()
 	CHECK(error == std::errc::invalid_argument);
 }
 
-static void
-loads_and_unloads_end_later()
+TEST(loads_and_unloads_end_later)
 {
 	fixture f;
 	std::optional<pages::load_job> loading;
@@ -876,8 +848,7 @@ loads_and_unloads_end_later()
 	CHECK(page::living == 0 && all.stats().jobs == 0);
 }
 
-static void
-the_destructor_of_a_store_waits_for_jobs()
+TEST(the_destructor_of_a_store_waits_for_jobs)
 {
 	fixture f;
 	std::atomic<bool> ended{false};
@@ -909,8 +880,7 @@ the_destructor_of_a_store_waits_for_jobs()
 }
 
 #ifdef __cpp_exceptions
-static void
-errors_are_thrown()
+TEST(errors_are_thrown)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
@@ -956,8 +926,7 @@ errors_are_thrown()
 }
 #endif
 
-static void
-a_shutdown_ends_what_waits()
+TEST(a_shutdown_ends_what_waits)
 {
 	fixture f;
 	hwt::checkout pool(f.m.timer);
@@ -979,8 +948,7 @@ a_shutdown_ends_what_waits()
 	CHECK(pool.stats().out == 0);
 }
 
-static void
-a_forked_child_leaves_callables_alone()
+TEST(a_forked_child_leaves_callables_alone)
 {
 	static fixture *f;
 
@@ -1001,8 +969,7 @@ a_forked_child_leaves_callables_alone()
 	delete f;
 }
 
-static void
-a_forked_child_destroys_a_store_but_no_callable()
+TEST(a_forked_child_destroys_a_store_but_no_callable)
 {
 	static fixture *f;
 	static pages *all;
@@ -1025,8 +992,7 @@ a_forked_child_destroys_a_store_but_no_callable()
 	delete f;
 }
 
-static void
-some_errors_end_the_program()
+TEST(some_errors_end_the_program)
 {
 #ifdef __cpp_exceptions
 	CHECK(child([] {
@@ -1098,8 +1064,7 @@ some_errors_end_the_program()
 
 /* One holder at a time, and each callable once: whatever releases, cancels,
  * expires and pauses meet. */
-static void
-each_ends_once_whatever_races()
+TEST(each_ends_once_whatever_races)
 {
 	enum {
 		THREADS = 3,
@@ -1160,45 +1125,5 @@ each_ends_once_whatever_races()
 int
 main()
 {
-	const test tests[] = {
-	    TEST(a_hold_releases_what_it_has),
-	    TEST(a_name_and_what_is_granted_are_options),
-	    TEST(a_callable_gets_the_hold),
-	    TEST(an_expired_one_gets_an_empty_hold),
-	    TEST(a_waiter_cancels),
-	    TEST(a_callable_drops_its_own_request),
-	    TEST(retired_objects_leave_their_hold),
-	    TEST(the_destructor_of_an_object_retires_it),
-	    TEST(the_destructor_of_an_object_waits_for_its_holder),
-	    TEST(a_wait_that_has_a_lock_unlocks_it_and_is_retired),
-	    TEST(a_pause_lasts_until_it_is_destroyed),
-	    TEST(a_hold_tells_which_member_it_has_got),
-	    TEST(a_retired_member_ends_no_wait_and_can_be_added_again),
-	    TEST(the_destructor_of_a_member_retires_it),
-	    TEST(the_destructor_of_a_member_waits_for_its_holder),
-	    TEST(two_destructors_of_members_do_not_wait_for_each_other),
-	    TEST(many_read_and_one_writes),
-	    TEST(a_pause_is_told_and_ends_with_its_hold),
-	    TEST(the_destructor_of_a_group_ends_its_waits),
-	    TEST(options_say_who_is_served_in_order),
-	    TEST(callables_run_in_a_mailbox),
-	    TEST(the_destructor_waits_for_a_mailbox),
-	    TEST(an_error_destroys_the_callable),
-	    TEST(a_store_loads_what_is_named_and_unloads_it),
-	    TEST(a_callable_gets_the_hold_of_keys),
-	    TEST(a_load_fails_with_its_error),
-	    TEST(a_store_keeps_to_its_options),
-	    TEST(loads_and_unloads_end_later),
-	    TEST(the_destructor_of_a_store_waits_for_jobs),
-#ifdef __cpp_exceptions
-	    TEST(errors_are_thrown),
-#endif
-	    TEST(a_shutdown_ends_what_waits),
-	    TEST(a_forked_child_leaves_callables_alone),
-	    TEST(a_forked_child_destroys_a_store_but_no_callable),
-	    TEST(some_errors_end_the_program),
-	    TEST(each_ends_once_whatever_races),
-	};
-
-	return run_tests(tests);
+	return run_tests();
 }

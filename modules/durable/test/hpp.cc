@@ -81,8 +81,42 @@ struct fixture {
 	}
 };
 
-static void
-tasks_are_added_found_moved_and_cancelled()
+/* Before all others: under ThreadSanitizer the child of a process with threads
+ * begins none. */
+TEST(some_errors_end_the_program)
+{
+#ifdef __cpp_exceptions
+	fixture::spaces += 10;
+	CHECK(child([] {
+		fixture f;
+		durable::scheduler scheduler(f.tasks);
+		durable::worker worker(f.tasks, "mail",
+		    [](const durable::delivery &) { throw 1; });
+
+		f.tasks.add({"a", "mail", ""});
+		std::this_thread::sleep_for(60s);
+	}) == 42);
+#endif
+	fixture::spaces += 10;
+	CHECK(child([] {
+		static std::unique_ptr<durable::worker> own;
+		fixture f;
+		durable::scheduler scheduler(f.tasks);
+
+		own = std::make_unique<durable::worker>(f.tasks, "mail",
+		    [](const durable::delivery &) { own.reset(); });
+		f.tasks.add({"a", "mail", ""});
+		std::this_thread::sleep_for(60s);
+	}) == 42);
+	fixture::spaces += 10;
+	CHECK(child([] {
+		fixture f;
+		durable::scheduler scheduler(f.tasks);
+		durable gone = std::move(f.tasks);
+	}) == 42);
+}
+
+TEST(tasks_are_added_found_moved_and_cancelled)
 {
 	fixture f;
 	std::error_code error;
@@ -113,8 +147,7 @@ tasks_are_added_found_moved_and_cancelled()
 	CHECK(f.tasks.stats().cancelled == 1);
 }
 
-static void
-what_a_task_says_of_itself_is_found()
+TEST(what_a_task_says_of_itself_is_found)
 {
 	fixture f;
 	durable::task task{"a", "mail", "", 1min};
@@ -145,8 +178,7 @@ what_a_task_says_of_itself_is_found()
 	CHECK(found->retry_factor == 1.5);
 }
 
-static void
-a_queue_is_paused_and_resumed()
+TEST(a_queue_is_paused_and_resumed)
 {
 	fixture f;
 	std::error_code error;
@@ -167,8 +199,7 @@ a_queue_is_paused_and_resumed()
 	CHECK(!f.tasks.try_resume(error, "") && error.value() == EINVAL);
 }
 
-static void
-a_schedule_is_put_listed_and_dropped()
+TEST(a_schedule_is_put_listed_and_dropped)
 {
 	fixture f;
 	std::error_code error;
@@ -209,8 +240,7 @@ a_schedule_is_put_listed_and_dropped()
 	CHECK(error.value() == EINVAL && f.tasks.schedules().size() == 1);
 }
 
-static void
-a_batch_tells_of_each()
+TEST(a_batch_tells_of_each)
 {
 	fixture f;
 	std::error_code error;
@@ -231,8 +261,7 @@ a_batch_tells_of_each()
 	CHECK(!f.tasks.try_add(error, {"e", "mail", "", -1h}) && error);
 }
 
-static void
-a_worker_executes()
+TEST(a_worker_executes)
 {
 	fixture f;
 	std::mutex lock;
@@ -279,8 +308,7 @@ a_worker_executes()
 	CHECK(f.await("more") == HWT_DURABLE_SUCCEEDED);
 }
 
-static void
-a_callable_may_finish_later()
+TEST(a_callable_may_finish_later)
 {
 	fixture f;
 	durable::scheduler scheduler(f.tasks);
@@ -314,8 +342,7 @@ a_callable_may_finish_later()
 	CHECK(f.tasks.find("later")->attempts == 2);
 }
 
-static void
-the_end_of_a_worker_waits_for_its_callable()
+TEST(the_end_of_a_worker_waits_for_its_callable)
 {
 	fixture f;
 	durable::scheduler scheduler(f.tasks);
@@ -351,8 +378,7 @@ the_end_of_a_worker_waits_for_its_callable()
 	helper.join();
 }
 
-static void
-an_error_destroys_the_callable()
+TEST(an_error_destroys_the_callable)
 {
 	fixture f;
 	std::error_code error;
@@ -381,8 +407,7 @@ an_error_destroys_the_callable()
 #endif
 }
 
-static void
-a_forked_child_leaves_callables_alone()
+TEST(a_forked_child_leaves_callables_alone)
 {
 	static fixture *f;
 	static durable::worker *worker;
@@ -403,62 +428,13 @@ a_forked_child_leaves_callables_alone()
 	delete f;
 }
 
-/* Before all others: under ThreadSanitizer the child of a process with threads
- * begins none. */
-static void
-some_errors_end_the_program()
-{
-#ifdef __cpp_exceptions
-	fixture::spaces += 10;
-	CHECK(child([] {
-		fixture f;
-		durable::scheduler scheduler(f.tasks);
-		durable::worker worker(f.tasks, "mail",
-		    [](const durable::delivery &) { throw 1; });
-
-		f.tasks.add({"a", "mail", ""});
-		std::this_thread::sleep_for(60s);
-	}) == 42);
-#endif
-	fixture::spaces += 10;
-	CHECK(child([] {
-		static std::unique_ptr<durable::worker> own;
-		fixture f;
-		durable::scheduler scheduler(f.tasks);
-
-		own = std::make_unique<durable::worker>(f.tasks, "mail",
-		    [](const durable::delivery &) { own.reset(); });
-		f.tasks.add({"a", "mail", ""});
-		std::this_thread::sleep_for(60s);
-	}) == 42);
-	fixture::spaces += 10;
-	CHECK(child([] {
-		fixture f;
-		durable::scheduler scheduler(f.tasks);
-		durable gone = std::move(f.tasks);
-	}) == 42);
-}
-
 int
 main()
 {
-	const test tests[] = {
-	    TEST(some_errors_end_the_program),
-	    TEST(tasks_are_added_found_moved_and_cancelled),
-	    TEST(what_a_task_says_of_itself_is_found),
-	    TEST(a_queue_is_paused_and_resumed),
-	    TEST(a_schedule_is_put_listed_and_dropped),
-	    TEST(a_batch_tells_of_each),
-	    TEST(a_worker_executes),
-	    TEST(a_callable_may_finish_later),
-	    TEST(the_end_of_a_worker_waits_for_its_callable),
-	    TEST(an_error_destroys_the_callable),
-	    TEST(a_forked_child_leaves_callables_alone),
-	};
 	int result = 0;
 
 	server_start(&engine, nullptr);
-	result = run_tests(tests);
+	result = run_tests();
 	server_stop(&engine);
 	return result;
 }

@@ -56,8 +56,7 @@ struct fixture {
 	}
 };
 
-static void
-completes_when_the_condition_holds()
+TEST(completes_when_the_condition_holds)
 {
 	fixture f;
 	auto operation =
@@ -71,8 +70,7 @@ completes_when_the_condition_holds()
 	CHECK(!operation.complete() && !operation.cancel());
 }
 
-static void
-is_empty_when_it_completes_at_once()
+TEST(is_empty_when_it_completes_at_once)
 {
 	fixture f;
 
@@ -81,8 +79,7 @@ is_empty_when_it_completes_at_once()
 	CHECK(f.ended(HWT_COMPLETED));
 }
 
-static void
-expires()
+TEST(expires)
 {
 	fixture f;
 
@@ -93,8 +90,7 @@ expires()
 	CHECK(f.ended(HWT_EXPIRED));
 }
 
-static void
-deadlines_move()
+TEST(deadlines_move)
 {
 	fixture f;
 	hwt::purgatory::operation none;
@@ -113,8 +109,7 @@ deadlines_move()
 	CHECK(f.ended(HWT_EXPIRED) && !a.reschedule(1s));
 }
 
-static void
-waits_for_a_quorum()
+TEST(waits_for_a_quorum)
 {
 	fixture f;
 	std::error_code error;
@@ -126,8 +121,7 @@ waits_for_a_quorum()
 	CHECK(error == std::errc::invalid_argument && token::living == 0);
 }
 
-static void
-lists_what_waits()
+TEST(lists_what_waits)
 {
 	fixture f;
 	int seen = 0;
@@ -144,8 +138,7 @@ lists_what_waits()
 	CHECK(f.purgatory.count(one) == 0);
 }
 
-static void
-handles_end_it()
+TEST(handles_end_it)
 {
 	fixture f;
 	hwt::purgatory::operation none;
@@ -161,8 +154,7 @@ handles_end_it()
 	CHECK(f.ended(HWT_CANCELLED));
 }
 
-static void
-waits_for_a_value()
+TEST(waits_for_a_value)
 {
 	fixture f;
 
@@ -171,8 +163,7 @@ waits_for_a_value()
 	CHECK(f.purgatory.raise(one, 8) == 1 && f.ended(HWT_COMPLETED));
 }
 
-static void
-takes_all_kinds_of_callables_and_keys()
+TEST(takes_all_kinds_of_callables_and_keys)
 {
 	fixture f;
 	std::vector<hwt_key> keys{one, two};
@@ -190,8 +181,7 @@ takes_all_kinds_of_callables_and_keys()
 	CHECK(f.purgatory.check(keys[1]) == 1 && runs == 8);
 }
 
-static void
-an_error_destroys_the_callables()
+TEST(an_error_destroys_the_callables)
 {
 	hwt::purgatory::options options;
 
@@ -240,8 +230,7 @@ struct throws_when_moved {
 	}
 };
 
-static void
-errors_are_thrown()
+TEST(errors_are_thrown)
 {
 	fixture f;
 	hwt::purgatory moved = std::move(f.purgatory);
@@ -264,8 +253,7 @@ errors_are_thrown()
 }
 #endif
 
-static void
-the_destructor_ends_what_is_pending()
+TEST(the_destructor_ends_what_is_pending)
 {
 	fixture f;
 
@@ -274,8 +262,7 @@ the_destructor_ends_what_is_pending()
 	CHECK(f.ended(HWT_SHUT_DOWN));
 }
 
-static void
-mailbox()
+TEST(mailbox)
 {
 	hwt::purgatory::mailbox box;
 	hwt::purgatory::options options;
@@ -296,8 +283,7 @@ mailbox()
 }
 
 /* The loop is on another thread. */
-static void
-the_destructor_waits_for_a_mailbox()
+TEST(the_destructor_waits_for_a_mailbox)
 {
 	hwt::purgatory::mailbox box;
 	hwt::timer timer;
@@ -319,8 +305,7 @@ the_destructor_waits_for_a_mailbox()
 	loop.join();
 }
 
-static void
-a_forked_child_leaves_callables_alone()
+TEST(a_forked_child_leaves_callables_alone)
 {
 	static fixture *f;
 	hwt::purgatory::options options;
@@ -341,8 +326,7 @@ a_forked_child_leaves_callables_alone()
 	delete f;
 }
 
-static void
-some_errors_end_the_program()
+TEST(some_errors_end_the_program)
 {
 #ifdef __cpp_exceptions
 	CHECK(child([] {
@@ -373,8 +357,7 @@ some_errors_end_the_program()
 
 /* Checks, deadlines, cancels and a shutdown meet; each operation ends once, and
  * its callables are freed once. */
-static void
-each_ends_once_whatever_races()
+TEST(each_ends_once_whatever_races)
 {
 	enum {
 		THREADS = 3,
@@ -422,27 +405,5 @@ each_ends_once_whatever_races()
 int
 main()
 {
-	const test tests[] = {
-	    TEST(completes_when_the_condition_holds),
-	    TEST(is_empty_when_it_completes_at_once),
-	    TEST(expires),
-	    TEST(deadlines_move),
-	    TEST(waits_for_a_quorum),
-	    TEST(lists_what_waits),
-	    TEST(handles_end_it),
-	    TEST(waits_for_a_value),
-	    TEST(takes_all_kinds_of_callables_and_keys),
-	    TEST(an_error_destroys_the_callables),
-#ifdef __cpp_exceptions
-	    TEST(errors_are_thrown),
-#endif
-	    TEST(the_destructor_ends_what_is_pending),
-	    TEST(mailbox),
-	    TEST(the_destructor_waits_for_a_mailbox),
-	    TEST(a_forked_child_leaves_callables_alone),
-	    TEST(some_errors_end_the_program),
-	    TEST(each_ends_once_whatever_races),
-	};
-
-	return run_tests(tests);
+	return run_tests();
 }
