@@ -13,6 +13,7 @@
 #define TICK HWT_MS(1)
 #define FAR HWT_SEC(100)
 #define STATE_MAX 1024
+#define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
 
 extern struct hwt *timer;
 
@@ -32,6 +33,37 @@ void attempt_begin(void);
 /* Whether the call failed, as it may have; then it is to be repeated. A fault
  * that is permanent is switched off after the second failure. */
 bool attempt_failed(const char *function, int result);
+/* What the call answers, when it has failed as often as it may. */
+#define ATTEMPT(function, ...)                           \
+	({                                               \
+		int rc;                                  \
+                                                         \
+		do {                                     \
+			attempt_begin();                 \
+			rc = function(__VA_ARGS__);      \
+		} while (attempt_failed(#function, rc)); \
+		rc;                                      \
+	})
+/* made is what function, which must succeed in the end, has put into its first
+ * argument; until then it leaves that as it is, and no memory. */
+#define MAKE(made, function, ...)                                          \
+	do {                                                               \
+		__typeof__(made) const poison = (void *)(uintptr_t)POISON; \
+		__typeof__(made) fresh;                                    \
+		int64_t blocks = balance_now().blocks;                     \
+		int rc;                                                    \
+                                                                           \
+		do {                                                       \
+			fresh = poison;                                    \
+			attempt_begin();                                   \
+			rc = function(&fresh, ##__VA_ARGS__);              \
+			CHECK(rc == 0 ||                                   \
+			    (fresh == poison &&                            \
+				balance_now().blocks == blocks));          \
+		} while (attempt_failed(#function, rc));                   \
+		CHECK(fresh != poison);                                    \
+		(made) = fresh;                                            \
+	} while (0)
 
 /* What a module's sections say. */
 

@@ -15,7 +15,6 @@
 
 #include "modules/checkout/hwt_checkout.h"
 
-#define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
 #define OBJECTS 3
 #define DEMANDS 6
 
@@ -96,23 +95,10 @@ module_state(void *state)
 static void
 checkout_open(void)
 {
-	struct hwt_checkout *const poison =
-	    (struct hwt_checkout *)(uintptr_t)POISON;
 	const struct hwt_checkout_options options = {
 	    .executor = hwt_request_mailbox_executor(mailbox)};
-	struct hwt_checkout *made;
-	unsigned blocks = balance_now().blocks;
-	int rc;
 
-	do {
-		made = poison;
-		attempt_begin();
-		rc = hwt_checkout_create(&made, timer, &options);
-		CHECK(rc == 0 || made == poison);
-		CHECK(rc == 0 || balance_now().blocks == blocks);
-	} while (attempt_failed("hwt_checkout_create", rc));
-	CHECK(made != poison);
-	checkout = made;
+	MAKE(checkout, hwt_checkout_create, timer, &options);
 }
 
 static void
@@ -181,14 +167,10 @@ static void
 wait_with(struct demand *d, uint64_t delay_ns)
 {
 	unsigned ended = d->ended;
-	int rc;
 
-	do {
-		attempt_begin();
-		rc = hwt_checkout_acquire(checkout, &d->request, delay_ns);
-		CHECK(d->ended == ended);
-	} while (attempt_failed("hwt_checkout_acquire", rc));
-	CHECK(rc == 1);
+	CHECK(ATTEMPT(hwt_checkout_acquire, checkout, &d->request, delay_ns) ==
+	    1);
+	CHECK(d->ended == ended);
 	d->waits++;
 }
 
@@ -432,21 +414,6 @@ section_timer_stopped(void)
 
 /* A mailbox. */
 
-static void
-mailbox_open(void)
-{
-	struct hwt_request_mailbox *const poison =
-	    (struct hwt_request_mailbox *)(uintptr_t)POISON;
-	int rc;
-
-	do {
-		mailbox = poison;
-		attempt_begin();
-		rc = hwt_request_mailbox_create(&mailbox);
-		CHECK(rc == 0 || mailbox == poison);
-	} while (attempt_failed("hwt_request_mailbox_create", rc));
-}
-
 static bool
 is_readable(void)
 {
@@ -484,7 +451,7 @@ section_mailbox(void)
 	unsigned i;
 
 	timer_open();
-	mailbox_open();
+	MAKE(mailbox, hwt_request_mailbox_create);
 	checkout_open();
 	CHECK(hwt_object_init(checkout, &object[0], 0) == 0);
 	holder = demand_of(0, "a");
@@ -532,19 +499,8 @@ store_open(void)
 	    .idle_ns = 10 * TICK,
 	    .backoff_ns = 10 * TICK,
 	    .shards = 1};
-	struct hwt_store *const poison = (struct hwt_store *)(uintptr_t)POISON;
-	unsigned blocks = balance_now().blocks;
-	struct hwt_store *made;
-	int rc;
 
-	do {
-		made = poison;
-		attempt_begin();
-		rc = hwt_store_create(&made, checkout, &options);
-		CHECK(rc == 0 || made == poison);
-		CHECK(rc == 0 || balance_now().blocks == blocks);
-	} while (attempt_failed("hwt_store_create", rc));
-	store = made;
+	MAKE(store, hwt_store_create, checkout, &options);
 }
 
 static void
@@ -635,18 +591,11 @@ section_store(void)
 
 /* Text. */
 
-#define WRITE(function, ...)                \
-	do {                                \
-		attempt_begin();            \
-		rc = function(__VA_ARGS__); \
-	} while (attempt_failed(#function, rc))
-
 static void
 section_text(void)
 {
 	struct demand *holder, *waiter;
 	FILE *file = fopen("/dev/null", "we");
-	int rc;
 
 	CHECK(file != NULL);
 	open_all();
@@ -658,10 +607,11 @@ section_text(void)
 	load_result = -EIO;
 	store_use(1, -EIO);
 	load_result = 0;
-	WRITE(hwt_checkout_stats_write, checkout, file, HWT_PROMETHEUS);
-	WRITE(hwt_checkout_dump, checkout, file);
-	WRITE(hwt_store_stats_write, store, file, HWT_JSON);
-	WRITE(hwt_store_dump, store, file);
+	CHECK(ATTEMPT(hwt_checkout_stats_write, checkout, file,
+		  HWT_PROMETHEUS) == 0);
+	CHECK(ATTEMPT(hwt_checkout_dump, checkout, file) == 0);
+	CHECK(ATTEMPT(hwt_store_stats_write, store, file, HWT_JSON) == 0);
+	CHECK(ATTEMPT(hwt_store_dump, store, file) == 0);
 	release(holder);
 	release(waiter);
 	CHECK(hwt_store_destroy(store) == 0);

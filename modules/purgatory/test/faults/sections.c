@@ -12,7 +12,6 @@
 
 #include "modules/purgatory/hwt_purgatory.h"
 
-#define POISON UINT64_C(0x5a5a5a5a5a5a5a5a)
 #define WAITERS 7200
 #define KEY(number) ((struct hwt_key){3, (number)})
 
@@ -123,20 +122,8 @@ static void
 purgatory_open(uint32_t shards)
 {
 	const struct hwt_purgatory_options options = {.shards = shards};
-	struct hwt_purgatory *const poison =
-	    (struct hwt_purgatory *)(uintptr_t)POISON;
-	struct hwt_purgatory *made;
-	int rc;
 
-	do {
-		made = poison;
-		attempt_begin();
-		rc = hwt_purgatory_create(&made, timer, &options);
-		CHECK(rc == 0 || made == poison);
-		CHECK(rc == 0 || balance_now().blocks == 0);
-	} while (attempt_failed("hwt_purgatory_create", rc));
-	CHECK(made != poison);
-	purgatory = made;
+	MAKE(purgatory, hwt_purgatory_create, timer, &options);
 }
 
 static void
@@ -433,12 +420,8 @@ section_expire(void)
 static void
 reschedule(const struct waiter *w, uint64_t delay_ns)
 {
-	int rc;
-
-	do {
-		attempt_begin();
-		rc = hwt_operation_reschedule(purgatory, w->handle, delay_ns);
-	} while (attempt_failed("hwt_operation_reschedule", rc));
+	CHECK(ATTEMPT(hwt_operation_reschedule, purgatory, w->handle,
+		  delay_ns) == 0);
 }
 
 /* The first deadline takes a timeout. */
@@ -486,15 +469,12 @@ static void
 section_stats(void)
 {
 	FILE *file = fopen("/dev/null", "we");
-	int rc;
 
 	CHECK(file != NULL);
 	open_all();
 	(void)watch(1, 2, HWT_NEVER);
-	do {
-		attempt_begin();
-		rc = hwt_purgatory_stats_write(purgatory, file, HWT_PROMETHEUS);
-	} while (attempt_failed("hwt_purgatory_stats_write", rc));
+	CHECK(ATTEMPT(hwt_purgatory_stats_write, purgatory, file,
+		  HWT_PROMETHEUS) == 0);
 	cancel_key(1, 1);
 	close_all();
 	CHECK(fclose(file) == 0);
@@ -508,21 +488,6 @@ static bool
 is_readable(void)
 {
 	return fd_is_readable(hwt_operation_mailbox_fd(mailbox));
-}
-
-static void
-mailbox_open(void)
-{
-	struct hwt_operation_mailbox *const poison =
-	    (struct hwt_operation_mailbox *)(uintptr_t)POISON;
-	int rc;
-
-	do {
-		mailbox = poison;
-		attempt_begin();
-		rc = hwt_operation_mailbox_create(&mailbox);
-		CHECK(rc == 0 || mailbox == poison);
-	} while (attempt_failed("hwt_operation_mailbox_create", rc));
 }
 
 static struct waiter *
@@ -584,7 +549,7 @@ static void
 section_mailbox(void)
 {
 	open_all();
-	mailbox_open();
+	MAKE(mailbox, hwt_operation_mailbox_create);
 	mailbox_turn(0);
 	mailbox_turn(2);
 	CHECK(hwt_purgatory_shutdown(purgatory) == 0);
