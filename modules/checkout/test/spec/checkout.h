@@ -41,6 +41,11 @@ struct hwt_checkout_stats store_stats(struct store *store);
  * body. */
 #define StoreTest(suite, name) \
 	TestBetween(store_open(&store, NULL), store_close(&store), suite, name)
+/* The same with options. */
+#define StoreTestWith(suite, name, ...)                                      \
+	TestBetween(                                                         \
+	    store_open(&store, &(struct hwt_checkout_options){__VA_ARGS__}), \
+	    store_close(&store), suite, name)
 
 /* A request, and what became of it. */
 struct demand {

@@ -12,12 +12,11 @@ SUITE(in_order);
 static const struct hwt_checkout_options first_come = {.hold_after = 1};
 static struct store store;
 
-Test(in_order, first_come_first_served)
+StoreTestWith(in_order, first_come_first_served, .hold_after = 1)
 {
 	static struct demand demand[5];
 	unsigned i;
 
-	store_open(&store, &first_come);
 	for (i = 0; i < 5; i++)
 		demand_init(&demand[i], &store, "a");
 	assert_rc(demand_acquire(&demand[0], HWT_NEVER), 0);
@@ -29,7 +28,6 @@ Test(in_order, first_come_first_served)
 		assert_stats(&store, 1, 4 - i);
 	}
 	demand_release(&demand[4]);
-	store_close(&store);
 }
 
 /* What the request of another does while the one that waits is not yet told. */
@@ -121,14 +119,12 @@ Test(in_order, what_is_handed_over_in_vain_wakes_one)
 }
 
 /* It keeps a and waits for b: then it is the first at both. */
-Test(in_order, a_set_keeps_what_it_has_and_its_place)
+StoreTestWith(in_order, a_set_keeps_what_it_has_and_its_place, .hold_after = 1)
 {
-	store_open(&store, &first_come);
 	party_make(&store, "b ab a b");
 	play("take 0, wait 1, wait 2, wait 3, release 0, granted 1, "
 	     "waits 2, waits 3, release 1, granted 2, granted 3, "
 	     "release 2, release 3");
-	store_close(&store);
 }
 
 /* Each time that a is free, it is refused by b, which is then taken, and the
@@ -217,13 +213,12 @@ Test(in_order, a_set_of_eight_is_granted_among_eight_hammers_by_default)
 	assert_u64(turns_of_eight_hammers(&never, 1000), 1000);
 }
 
-Test(in_order, a_thousand_wait_for_a_pool_of_fifty)
+StoreTestWith(in_order, a_thousand_wait_for_a_pool_of_fifty, .hold_after = 1)
 {
 	static struct demand demand[WAITERS];
 	static struct demand holder[OBJECTS];
 	unsigned i;
 
-	store_open(&store, &first_come);
 	store_group(&store, 0, OBJECTS);
 	for (i = 0; i < OBJECTS; i++) {
 		demand_init(&holder[i], &store, "*");
@@ -241,7 +236,6 @@ Test(in_order, a_thousand_wait_for_a_pool_of_fifty)
 		if (i > 0)
 			assert_u64(demand[i].order, demand[i - 1].order + 1);
 	}
-	store_close(&store);
 }
 
 static struct demand *cancelled_first, *cancelled_last;

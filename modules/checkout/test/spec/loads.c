@@ -14,11 +14,10 @@ SUITE(load_leaves);
 
 static struct shelf shelf;
 
-Test(loaded_once, the_first_request_loads_and_the_next_ones_find_it)
+ShelfTest(loaded_once, the_first_request_loads_and_the_next_ones_find_it)
 {
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "a");
 	/* Its own load ends in the call, and its granted is called there. */
 	assert_rc(claim_acquire(&claim, HWT_NEVER), 1);
@@ -32,28 +31,24 @@ Test(loaded_once, the_first_request_loads_and_the_next_ones_find_it)
 	assert_u64(shelf.thing['a'].loads, 1);
 	assert_u64(shelf_stats(&shelf).hits, 1);
 	assert_u64(shelf_stats(&shelf).misses, 1);
-	shelf_close(&shelf);
 }
 
-Test(loaded_once, acquire_wait_loads_before_it_waits)
+ShelfTest(loaded_once, acquire_wait_loads_before_it_waits)
 {
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "abc");
 	assert_rc(claim_wait(&claim, HWT_MS(1)), 0);
 	cr_assert(claim.item[2].value == &shelf.thing['c']);
 	claim_release(&claim);
 	assert_u64(shelf_stats(&shelf).loads, 3);
-	shelf_close(&shelf);
 }
 
-Test(loaded_once, however_many_want_it_one_load_runs)
+ShelfTest(loaded_once, however_many_want_it_one_load_runs)
 {
 	static struct claim claim[4];
 	unsigned i;
 
-	shelf_open(&shelf, NULL);
 	shelf.later = true;
 	for (i = 0; i < 4; i++) {
 		claim_init(&claim[i], &shelf, i % 2 == 0 ? "a" : "ab");
@@ -71,7 +66,6 @@ Test(loaded_once, however_many_want_it_one_load_runs)
 	assert_rc(shelf_complete(&shelf, 'b', 0), 0);
 	assert_claim(&claim[1], 0);
 	assert_claim(&claim[3], 0);
-	shelf_close(&shelf);
 }
 
 /* Of one byte to the most, all of them 0; and one with another last byte. */
@@ -141,13 +135,13 @@ hand(void *ctx, struct hwt_store *store, struct hwt_store_job *job)
 	return refusal;
 }
 
-Test(loaded_once, an_executor_runs_what_it_has_accepted)
+static const struct hwt_store_executor handing = {hand, NULL};
+
+ShelfTestWith(
+    loaded_once, an_executor_runs_what_it_has_accepted, .executor = &handing)
 {
-	const struct hwt_store_executor executor = {hand, NULL};
-	struct hwt_store_options options = {.executor = &executor};
 	struct claim claim = {0};
 
-	shelf_open(&shelf, &options);
 	claim_init(&claim, &shelf, "a");
 	assert_rc(claim_acquire(&claim, HWT_NEVER), 1);
 	assert_u64(shelf.thing['a'].loads, 0);
@@ -164,16 +158,14 @@ Test(loaded_once, an_executor_runs_what_it_has_accepted)
 	assert_rc(claim_acquire(&claim, HWT_NEVER), 1);
 	assert_claim(&claim, 0);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }
 
-Test(load_failure, goes_to_all_that_wait_at_any_object_of_the_set)
+ShelfTest(load_failure, goes_to_all_that_wait_at_any_object_of_the_set)
 {
 	struct claim holder = {0};
 	static struct claim claim[3];
 	unsigned i;
 
-	shelf_open(&shelf, NULL);
 	claim_init(&holder, &shelf, "ad");
 	assert_rc(claim_wait(&holder, HWT_NEVER), 0);
 	shelf.later = true;
@@ -187,14 +179,12 @@ Test(load_failure, goes_to_all_that_wait_at_any_object_of_the_set)
 		assert_claim(&claim[i], -ENOENT);
 	assert_u64(shelf_stats(&shelf).failures, 1);
 	claim_release(&holder);
-	shelf_close(&shelf);
 }
 
-Test(load_failure, the_next_request_loads_again)
+ShelfTest(load_failure, the_next_request_loads_again)
 {
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "a");
 	shelf.result = -EIO;
 	assert_rc(claim_wait(&claim, HWT_NEVER), -EIO);
@@ -206,15 +196,13 @@ Test(load_failure, the_next_request_loads_again)
 	assert_rc(claim_wait(&claim, HWT_NEVER), 0);
 	assert_u64(shelf.thing['a'].loads, 4);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }
 
-Test(load_failure, is_answered_at_once_until_the_back_off_is_over)
+ShelfTestWith(load_failure, is_answered_at_once_until_the_back_off_is_over,
+    .backoff_ns = HWT_MS(10))
 {
-	const struct hwt_store_options options = {.backoff_ns = HWT_MS(10)};
 	struct claim claim = {0};
 
-	shelf_open(&shelf, &options);
 	claim_init(&claim, &shelf, "a");
 	shelf.result = -EIO;
 	assert_rc(claim_wait(&claim, HWT_NEVER), -EIO);
@@ -227,18 +215,15 @@ Test(load_failure, is_answered_at_once_until_the_back_off_is_over)
 	(void)fixture_step(&shelf.fixture, HWT_MS(3));
 	assert_rc(claim_wait(&claim, HWT_NEVER), 0);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }
 
 /* Its timeout was set when it was idle before. */
-Test(load_failure, of_what_was_there_before_has_its_whole_back_off)
+ShelfTestWith(load_failure, of_what_was_there_before_has_its_whole_back_off,
+    .backoff_ns = HWT_MS(20), .idle_ns = HWT_MS(10))
 {
-	const struct hwt_store_options options = {
-	    .backoff_ns = HWT_MS(20), .idle_ns = HWT_MS(10)};
 	struct claim claim = {0};
 	struct claim second = {0};
 
-	shelf_open(&shelf, &options);
 	claim_init(&claim, &shelf, "a");
 	claim_init(&second, &shelf, "a");
 	assert_rc(claim_wait(&claim, HWT_NEVER), 0);
@@ -258,17 +243,14 @@ Test(load_failure, of_what_was_there_before_has_its_whole_back_off)
 	(void)fixture_step(&shelf.fixture, HWT_MS(4));
 	assert_rc(claim_wait(&second, HWT_NEVER), 0);
 	claim_release(&second);
-	shelf_close(&shelf);
 }
 
 /* And no more. */
-Test(load_failure, of_what_was_there_before_has_no_longer_back_off)
+ShelfTestWith(load_failure, of_what_was_there_before_has_no_longer_back_off,
+    .backoff_ns = HWT_MS(10), .idle_ns = HWT_MS(60))
 {
-	const struct hwt_store_options options = {
-	    .backoff_ns = HWT_MS(10), .idle_ns = HWT_MS(60)};
 	struct claim claim = {0};
 
-	shelf_open(&shelf, &options);
 	claim_init(&claim, &shelf, "a");
 	claim_once(&shelf, "a");
 	shelf.later = true;
@@ -282,7 +264,6 @@ Test(load_failure, of_what_was_there_before_has_no_longer_back_off)
 	(void)fixture_step(&shelf.fixture, HWT_MS(12));
 	assert_rc(claim_wait(&claim, HWT_NEVER), 0);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }
 
 static hwt_timeout due;
@@ -336,12 +317,11 @@ claim_again(struct claim *claim)
 	claim->rc = claim_acquire(claim->data, HWT_NEVER);
 }
 
-Test(load_failure, a_request_in_granted_loads_again)
+ShelfTest(load_failure, a_request_in_granted_loads_again)
 {
 	struct claim second = {0};
 	struct claim first = {.in_granted = claim_again, .data = &second};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&first, &shelf, "a");
 	claim_init(&second, &shelf, "a");
 	shelf.later = true;
@@ -353,16 +333,14 @@ Test(load_failure, a_request_in_granted_loads_again)
 	assert_rc(shelf_complete(&shelf, 'a', 0), 0);
 	assert_claim(&second, 0);
 	claim_release(&second);
-	shelf_close(&shelf);
 }
 
-Test(load_leaves, a_deadline_and_a_cancel_end_the_wait_not_the_load)
+ShelfTest(load_leaves, a_deadline_and_a_cancel_end_the_wait_not_the_load)
 {
 	struct claim expires = {0};
 	struct claim cancelled = {0};
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&expires, &shelf, "a");
 	claim_init(&cancelled, &shelf, "a");
 	claim_init(&claim, &shelf, "a");
@@ -378,14 +356,12 @@ Test(load_leaves, a_deadline_and_a_cancel_end_the_wait_not_the_load)
 	assert_rc(claim_acquire(&claim, HWT_NEVER), 0);
 	assert_u64(shelf.thing['a'].loads, 1);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }
 
-Test(load_leaves, a_pause_does_not_wait_for_it_and_nothing_is_granted)
+ShelfTest(load_leaves, a_pause_does_not_wait_for_it_and_nothing_is_granted)
 {
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "a");
 	shelf.later = true;
 	assert_rc(claim_acquire(&claim, HWT_NEVER), 1);
@@ -395,15 +371,14 @@ Test(load_leaves, a_pause_does_not_wait_for_it_and_nothing_is_granted)
 	assert_rc(hwt_checkout_resume(shelf.checkout), 0);
 	assert_claim(&claim, 0);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }
 
-Test(load_leaves, a_shutdown_ends_the_wait_and_what_comes_later_loads_nothing)
+ShelfTest(
+    load_leaves, a_shutdown_ends_the_wait_and_what_comes_later_loads_nothing)
 {
 	struct claim claim = {0};
 	struct claim late = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "a");
 	claim_init(&late, &shelf, "b");
 	shelf.later = true;
@@ -414,7 +389,6 @@ Test(load_leaves, a_shutdown_ends_the_wait_and_what_comes_later_loads_nothing)
 	assert_rc(claim_wait(&late, HWT_NEVER), -ESHUTDOWN);
 	assert_u64(shelf.thing['b'].loads, 0);
 	assert_rc(shelf_complete(&shelf, 'a', 0), 0);
-	shelf_close(&shelf);
 }
 
 static _Atomic uint64_t begun;

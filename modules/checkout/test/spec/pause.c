@@ -119,9 +119,8 @@ demand_init_pause(struct demand *demand, const char *members)
 	    0);
 }
 
-Test(pause, it_is_told_when_nothing_is_out_and_a_release_ends_it)
+StoreTest(pause, it_is_told_when_nothing_is_out_and_a_release_ends_it)
 {
-	store_open(&store, NULL);
 	party_make(&store, "a a b !");
 	play("take 0, wait 1, wait-ms 3 1000, wait 2, waits 3, release 0, "
 	     "granted 3, waits 1, timeouts 0");
@@ -132,14 +131,12 @@ Test(pause, it_is_told_when_nothing_is_out_and_a_release_ends_it)
 	play("release 3, granted 1, granted 2, release 1, release 2");
 	/* With nothing out it is at once. */
 	play("try 3, refused 2, cannot-destroy, release 3");
-	store_close(&store);
 }
 
-Test(pause, one_that_is_told_gives_up_and_all_goes_on)
+StoreTest(pause, one_that_is_told_gives_up_and_all_goes_on)
 {
 	int end;
 
-	store_open(&store, NULL);
 	party_make(&store, "a b !");
 	play("try 0");
 	for (end = 0; end < 2; end++) {
@@ -158,13 +155,12 @@ Test(pause, one_that_is_told_gives_up_and_all_goes_on)
 	assert_rc(
 	    hwt_checkout_try(store.checkout, &party[2].request), -ESHUTDOWN);
 	play("release 0");
-	store_close(&store);
 }
 
 /* PgBouncer's issue 715: who waited when the pause came was never served
  * again. Who waits before it, who comes during it, with a thread or without,
  * and one more pause after it. */
-Test(pause, resume_leaves_nobody_waiting)
+StoreTest(pause, resume_leaves_nobody_waiting)
 {
 	struct demand holder = {0};
 	struct demand pause = {0};
@@ -172,7 +168,6 @@ Test(pause, resume_leaves_nobody_waiting)
 	static const char *const sets[] = {"a", "ab", "A", "*", "a*", "z"};
 	unsigned turn, i;
 
-	store_open(&store, NULL);
 	store_group(&store, 3, 1);
 	demand_init(&holder, &store, "a*");
 	demand_init_pause(&pause, "");
@@ -199,7 +194,6 @@ Test(pause, resume_leaves_nobody_waiting)
 			assert_told(&waiter[i], HWT_GRANTED);
 		assert_stats(&store, 0, 0);
 	}
-	store_close(&store);
 }
 
 /* It is the next one that gets each object, and keeps it. */
@@ -252,17 +246,15 @@ Test(pause, of_an_object_or_a_set_while_others_go_on)
 }
 
 /* A waits for a group without members, and keeps a: no pause waits for it. */
-Test(pause, what_waits_and_keeps_objects_does_not_delay_it)
+StoreTestWith(pause, what_waits_and_keeps_objects_does_not_delay_it,
+    .hold_after = 1, .shards = 1)
 {
 	/* One shard: more than are woken at a time. */
-	const struct hwt_checkout_options first_come = {
-	    .hold_after = 1, .shards = 1};
 	struct demand keeper[20] = {0};
 	struct demand pause = {0};
 	struct demand other = {0};
 	unsigned i;
 
-	store_open(&store, &first_come);
 	demand_init(&other, &store, "a");
 	demand_init_pause(&pause, "");
 	for (i = 0; i < 20; i++) {
@@ -282,17 +274,15 @@ Test(pause, what_waits_and_keeps_objects_does_not_delay_it)
 	store_group(&store, 30, 1);
 	for (i = 0; i < 20; i++)
 		assert_told(&keeper[i], HWT_GRANTED);
-	store_close(&store);
 }
 
-Test(pause, hwt_request_init_pause_EINVAL_and_E2BIG)
+StoreTest(pause, hwt_request_init_pause_EINVAL_and_E2BIG)
 {
 	struct hwt_object *set[21] = {NULL};
 	struct hwt_request request;
 	struct hwt_checkout *other;
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i < 21; i++)
 		set[i] = &store.thing[20 - i].object;
 	assert_rc(hwt_request_init_pause(NULL, &request, NULL, 0, NULL, NULL),
@@ -323,16 +313,14 @@ Test(pause, hwt_request_init_pause_EINVAL_and_E2BIG)
 	    0);
 	assert_rc(
 	    hwt_checkout_acquire(store.checkout, &request, HWT_NEVER), -EINVAL);
-	store_close(&store);
 }
 
-Test(pause, EALREADY_of_two)
+StoreTest(pause, EALREADY_of_two)
 {
 	struct demand one = {0};
 	struct demand two = {0};
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-	store_open(&store, NULL);
 	demand_init_pause(&one, "");
 	demand_init_pause(&two, "");
 	assert_rc(demand_try(&one), 0);
@@ -349,7 +337,6 @@ Test(pause, EALREADY_of_two)
 	demand_release(&one);
 	assert_rc(demand_try(&two), 0);
 	demand_release(&two);
-	store_close(&store);
 }
 
 static struct demand other;

@@ -178,13 +178,11 @@ Test(readers, join_when_the_writer_before_them_gives_up)
 }
 
 /* It keeps a for reading, and waits for b. */
-Test(readers, what_is_kept_for_reading_is_shared)
+StoreTestWith(readers, what_is_kept_for_reading_is_shared, .hold_after = 1)
 {
-	store_open(&store, &first_come);
 	party_make(&store, "b Ab A a");
 	play("take 0, wait 1, try 2, release 2, refused 3, cancel 1, "
 	     "try 3, release 3, release 0");
-	store_close(&store);
 }
 
 StoreTest(readers, an_object_is_retired_by_who_writes_it)

@@ -8,29 +8,24 @@
 SUITE(rules);
 
 static struct store store;
-static const struct hwt_checkout_options first_come = {.hold_after = 1};
 
 /* "If not we have to roll back, i.e. unmark the objects we just marked so far,
  * and add the request to a blocked request queue." */
-Test(rules, try_to_mark_objects_for_use_and_rollback_on_failure)
+StoreTest(rules, try_to_mark_objects_for_use_and_rollback_on_failure)
 {
-	store_open(&store, NULL);
 	party_make(&store, "c abc ab");
 	play("take 0, wait 1");
 	/* Requests for a and b can be served meanwhile. */
 	play("try 2, release 0, waits 1, release 2, granted 1, release 1");
-	store_close(&store);
 }
 
 /* "If two requests for objects (A, B and C) and (C, D and A) are processed
  * concurrently": each keeps what it has while it waits for the next. */
-Test(rules, maintain_lock_order)
+StoreTestWith(rules, maintain_lock_order, .hold_after = 1)
 {
-	store_open(&store, &first_come);
 	party_make(&store, "bcd abc cda");
 	play("take 0, wait 2, wait 1, release 0, granted 2, waits 1, "
 	     "release 2, granted 1, release 1");
-	store_close(&store);
 }
 
 #define TURNS 3000
@@ -70,12 +65,11 @@ note_and_release(struct hwt_request *request, void *arg, enum hwt_grant grant)
  * things are running in parallel. This will lead to a request ending up in the
  * blocked queue when all requested objects are available": it would wait for
  * ever here. explore_checkout.c tries each interleaving of smaller programs. */
-Test(rules, check_change_and_recheck_state)
+StoreTest(rules, check_change_and_recheck_state)
 {
 	static struct demand demand[3];
 	unsigned i;
 
-	store_open(&store, NULL);
 	for (i = 0; i < 3; i++) {
 		demand_init(&demand[i], &store, i == 0 ? "ac" : "bc");
 		assert_rc(hwt_request_init(&demand[i].request, demand[i].set, 2,
@@ -84,7 +78,6 @@ Test(rules, check_change_and_recheck_state)
 	}
 	in_parallel(3, come_and_go, demand);
 	assert_u64(store_stats(&store).granted, 3 * TURNS);
-	store_close(&store);
 }
 
 static struct hwt_store *disk;
@@ -125,14 +118,13 @@ want_object(unsigned index, void *arg)
 
 /* "For the time it takes to fault from disk, this object is in-use for all
  * other requests and thus they go to blocked request queue automatically". */
-Test(rules, initiate_faulting_from_disk_once_and_only_once)
+StoreTest(rules, initiate_faulting_from_disk_once_and_only_once)
 {
 	const struct hwt_store_options options = {.load = fault_from_disk};
 	static struct hwt_store_request request[REQUESTS];
 	struct hwt_store_item item[REQUESTS];
 	unsigned i;
 
-	store_open(&store, NULL);
 	assert_rc(hwt_store_create(&disk, store.checkout, &options), 0);
 	for (i = 0; i < REQUESTS; i++) {
 		item[i] = (struct hwt_store_item){.key = "a", .size = 1};
@@ -147,14 +139,12 @@ Test(rules, initiate_faulting_from_disk_once_and_only_once)
 	assert_u64(faults, 1);
 	assert_u64(served, REQUESTS);
 	assert_rc(hwt_store_destroy(disk), 0);
-	store_close(&store);
 }
 
 /* "Any currently processing requests should complete, but new requests should
  * be queued up and DGC should be notified." */
-Test(rules, pause_and_unpause_the_object_manager_when_needed)
+StoreTest(rules, pause_and_unpause_the_object_manager_when_needed)
 {
-	store_open(&store, NULL);
 	party_make(&store, "a b z");
 	party[2].count = 0;
 	assert_rc(hwt_request_init_pause(store.checkout, &party[2].request,
@@ -162,5 +152,4 @@ Test(rules, pause_and_unpause_the_object_manager_when_needed)
 	    0);
 	play("take 0, wait 2, wait 1, waits 2, release 0, granted 2, "
 	     "out 0 1, release 2, granted 1, release 1");
-	store_close(&store);
 }

@@ -54,6 +54,15 @@ struct hwt_store_stats shelf_stats(struct shelf *shelf);
 /* Of the letter's job that has answered later. */
 int shelf_complete(struct shelf *shelf, char letter, int result);
 
+/* A test that finds the suite's `shelf` open, which is closed after the
+ * body; and with options. */
+#define ShelfTest(suite, name) \
+	TestBetween(shelf_open(&shelf, NULL), shelf_close(&shelf), suite, name)
+#define ShelfTestWith(suite, name, ...)                                   \
+	TestBetween(                                                      \
+	    shelf_open(&shelf, &(struct hwt_store_options){__VA_ARGS__}), \
+	    shelf_close(&shelf), suite, name)
+
 struct claim {
 	struct hwt_store_request request;
 	struct shelf *shelf;

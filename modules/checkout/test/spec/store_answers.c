@@ -14,7 +14,7 @@ nothing_task(hwt_timeout timeout, void *arg)
 	(void)arg;
 }
 
-Test(store_answers, EINVAL_and_ENOMEM_of_create)
+ShelfTest(store_answers, EINVAL_and_ENOMEM_of_create)
 {
 	const struct hwt_store_executor none = {NULL, NULL};
 	const struct hwt_store_options wrong[] = {
@@ -30,7 +30,6 @@ Test(store_answers, EINVAL_and_ENOMEM_of_create)
 	unsigned i, nth;
 	int rc;
 
-	shelf_open(&shelf, NULL);
 	assert_rc(hwt_store_create(NULL, shelf.checkout, NULL), -EINVAL);
 	assert_rc(hwt_store_create(&made, NULL, NULL), -EINVAL);
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
@@ -45,10 +44,9 @@ Test(store_answers, EINVAL_and_ENOMEM_of_create)
 	assert_u64(nth, 6);
 	assert_rc(hwt_store_destroy(made), 0);
 	assert_rc(hwt_store_destroy(NULL), 0);
-	shelf_close(&shelf);
 }
 
-Test(store_answers, EINVAL_and_E2BIG_of_request_init)
+ShelfTest(store_answers, EINVAL_and_E2BIG_of_request_init)
 {
 	struct hwt_store_request request;
 	struct hwt_store_item item[HWT_STORE_ITEMS_MAX + 1];
@@ -56,7 +54,6 @@ Test(store_answers, EINVAL_and_E2BIG_of_request_init)
 	struct hwt_store *store;
 	unsigned i;
 
-	shelf_open(&shelf, NULL);
 	store = shelf.store;
 	for (i = 0; i <= HWT_STORE_ITEMS_MAX; i++) {
 		keys[i] = (char)i;
@@ -89,10 +86,9 @@ Test(store_answers, EINVAL_and_E2BIG_of_request_init)
 	assert_rc(INIT(2), -EINVAL);
 	item[0].use = (enum hwt_use)7;
 	assert_rc(INIT(1), -EINVAL);
-	shelf_close(&shelf);
 }
 
-Test(store_answers, EINVAL_of_nothing_and_of_another_store)
+ShelfTest(store_answers, EINVAL_of_nothing_and_of_another_store)
 {
 	struct hwt_store_request nothing = {{0}};
 	struct hwt_store_stats stats;
@@ -101,7 +97,6 @@ Test(store_answers, EINVAL_of_nothing_and_of_another_store)
 	struct claim waiter = {0};
 	struct hwt_store_job *job;
 
-	shelf_open(&shelf, NULL);
 	assert_rc(hwt_store_create(&other, shelf.checkout, NULL), 0);
 	claim_init(&claim, &shelf, "a");
 	assert_rc(hwt_store_acquire(NULL, &claim.request, 0), -EINVAL);
@@ -141,7 +136,6 @@ Test(store_answers, EINVAL_of_nothing_and_of_another_store)
 	    0);
 	assert_rc(hwt_store_acquire(shelf.store, &claim.request, 0), -EINVAL);
 	assert_u64(shelf.thing['a'].loads, 0);
-	shelf_close(&shelf);
 }
 
 static void
@@ -155,12 +149,11 @@ wait_in_granted(struct claim *claim)
 	assert_rc(hwt_store_destroy(shelf.store), -EDEADLK);
 }
 
-Test(store_answers, EBUSY_ENOENT_and_EDEADLK)
+ShelfTest(store_answers, EBUSY_ENOENT_and_EDEADLK)
 {
 	struct claim other = {0};
 	struct claim claim = {.in_granted = wait_in_granted, .data = &other};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "a");
 	claim_init(&other, &shelf, "b");
 	assert_rc(hwt_store_release(shelf.store, &claim.request), -ENOENT);
@@ -174,7 +167,6 @@ Test(store_answers, EBUSY_ENOENT_and_EDEADLK)
 	assert_rc(hwt_store_destroy(shelf.store), -EBUSY);
 	claim_release(&claim);
 	assert_rc(hwt_store_release(shelf.store, &claim.request), -ENOENT);
-	shelf_close(&shelf);
 }
 
 static void
@@ -307,12 +299,10 @@ use_in_child(void *arg)
 	child_rc(hwt_checkout_destroy(shelf.checkout), 0);
 }
 
-Test(store_answers, EOWNERDEAD_in_a_child)
+ShelfTest(store_answers, EOWNERDEAD_in_a_child)
 {
-	shelf_open(&shelf, NULL);
 	claim_init(&forked, &shelf, "a");
 	assert_rc(claim_wait(&forked, HWT_NEVER), 0);
 	in_child(use_in_child, NULL);
 	claim_release(&forked);
-	shelf_close(&shelf);
 }

@@ -17,7 +17,7 @@ open_with_backoff(void)
 	shelf_open(&shelf, &options);
 }
 
-#define ShelfTest(name) \
+#define TextTest(name) \
 	TestBetween(open_with_backoff(), shelf_close(&shelf), store_text, name)
 
 static void
@@ -52,7 +52,7 @@ count_up(void)
 	assert_sample_of(                 \
 	    (text), metric "{store=\"accounts\",serial=\"1\"", "", value)
 
-ShelfTest(prometheus_has_the_counters)
+TextTest(prometheus_has_the_counters)
 {
 	char *text;
 
@@ -78,7 +78,7 @@ ShelfTest(prometheus_has_the_counters)
 	free(text);
 }
 
-ShelfTest(json_has_the_names_of_the_structure)
+TextTest(json_has_the_names_of_the_structure)
 {
 	char *text;
 
@@ -91,7 +91,7 @@ ShelfTest(json_has_the_names_of_the_structure)
 	free(text);
 }
 
-ShelfTest(what_is_refused_and_an_error_of_the_file)
+TextTest(what_is_refused_and_an_error_of_the_file)
 {
 	FILE *full = fopen("/dev/full", "w");
 	FILE *broken = file_that_takes(0);
@@ -129,7 +129,7 @@ dump_now(void)
 		    line, text);                                              \
 	} while (0)
 
-ShelfTest(dump_has_what_is_wanted_and_who_has_it_but_not_what_is_idle)
+TextTest(dump_has_what_is_wanted_and_who_has_it_but_not_what_is_idle)
 {
 	struct claim holder = {0}, waiter = {0};
 	char *text;
@@ -153,7 +153,7 @@ ShelfTest(dump_has_what_is_wanted_and_who_has_it_but_not_what_is_idle)
 	claim_release(&waiter);
 }
 
-ShelfTest(dump_has_loads_and_unloads_since_when_and_failures)
+TextTest(dump_has_loads_and_unloads_since_when_and_failures)
 {
 	struct claim loads = {0}, fails = {0};
 	char *text;
@@ -187,7 +187,7 @@ ShelfTest(dump_has_loads_and_unloads_since_when_and_failures)
 }
 
 /* More than are copied at a time. */
-ShelfTest(dump_has_all_of_many)
+TextTest(dump_has_all_of_many)
 {
 	static struct claim claim[25];
 	char letters[5] = {0}, *text;

@@ -11,12 +11,11 @@ SUITE(unload_when);
 
 static struct shelf shelf;
 
-Test(unload_alone, what_is_wanted_meanwhile_is_loaded_again)
+ShelfTestWith(
+    unload_alone, what_is_wanted_meanwhile_is_loaded_again, .limit = 1)
 {
-	const struct hwt_store_options options = {.limit = 1};
 	struct claim claim = {0};
 
-	shelf_open(&shelf, &options);
 	claim_once(&shelf, "a");
 	shelf.later = true;
 	assert_rc(hwt_store_trim(shelf.store, 0), 0);
@@ -32,14 +31,12 @@ Test(unload_alone, what_is_wanted_meanwhile_is_loaded_again)
 	claim_release(&claim);
 	assert_u64(shelf_stats(&shelf).unloads, 1);
 	assert_u64(shelf_stats(&shelf).jobs, 0);
-	shelf_close(&shelf);
 }
 
-Test(unload_alone, who_refuses_keeps_the_object)
+ShelfTest(unload_alone, who_refuses_keeps_the_object)
 {
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_once(&shelf, "a");
 	shelf.result = -EBUSY;
 	assert_rc(hwt_store_trim(shelf.store, 0), 0);
@@ -56,12 +53,10 @@ Test(unload_alone, who_refuses_keeps_the_object)
 	cr_assert(claim.item[0].value == &shelf.thing['a']);
 	claim_release(&claim);
 	assert_u64(shelf.thing['a'].loads, 1);
-	shelf_close(&shelf);
 }
 
-Test(unload_alone, a_pause_waits_for_it)
+ShelfTest(unload_alone, a_pause_waits_for_it)
 {
-	shelf_open(&shelf, NULL);
 	claim_once(&shelf, "a");
 	shelf.later = true;
 	assert_rc(hwt_store_trim(shelf.store, 0), 0);
@@ -69,14 +64,10 @@ Test(unload_alone, a_pause_waits_for_it)
 	assert_rc(shelf_complete(&shelf, 'a', 0), 0);
 	assert_rc(hwt_checkout_pause(shelf.checkout, 0), 0);
 	assert_rc(hwt_checkout_resume(shelf.checkout), 0);
-	shelf_close(&shelf);
 }
 
-Test(unload_alone, none_begins_in_a_pause)
+ShelfTestWith(unload_alone, none_begins_in_a_pause, .idle_ns = HWT_MS(10))
 {
-	const struct hwt_store_options options = {.idle_ns = HWT_MS(10)};
-
-	shelf_open(&shelf, &options);
 	claim_once(&shelf, "a");
 	assert_rc(hwt_checkout_pause(shelf.checkout, 0), 0);
 	assert_rc(hwt_store_trim(shelf.store, 0), 0);
@@ -87,15 +78,13 @@ Test(unload_alone, none_begins_in_a_pause)
 	/* Its time is tried again. */
 	(void)fixture_step(&shelf.fixture, HWT_MS(15));
 	assert_u64(shelf.thing['a'].unloads, 1);
-	shelf_close(&shelf);
 }
 
-Test(unload_when, idle_for_so_long_since_the_last_release)
+ShelfTestWith(
+    unload_when, idle_for_so_long_since_the_last_release, .idle_ns = HWT_MS(10))
 {
-	const struct hwt_store_options options = {.idle_ns = HWT_MS(10)};
 	struct claim claim = {0};
 
-	shelf_open(&shelf, &options);
 	claim_once(&shelf, "ab");
 	(void)fixture_step(&shelf.fixture, HWT_MS(8));
 	claim_once(&shelf, "a");
@@ -111,14 +100,10 @@ Test(unload_when, idle_for_so_long_since_the_last_release)
 	(void)fixture_step(&shelf.fixture, HWT_MS(3));
 	assert_u64(shelf.thing['a'].unloads, 1);
 	assert_u64(shelf_stats(&shelf).loaded, 0);
-	shelf_close(&shelf);
 }
 
-Test(unload_when, all_weighs_too_much_the_unused_first)
+ShelfTestWith(unload_when, all_weighs_too_much_the_unused_first, .limit = 3)
 {
-	const struct hwt_store_options options = {.limit = 3};
-
-	shelf_open(&shelf, &options);
 	claim_once(&shelf, "a");
 	claim_once(&shelf, "b");
 	claim_once(&shelf, "c");
@@ -130,14 +115,10 @@ Test(unload_when, all_weighs_too_much_the_unused_first)
 	claim_once(&shelf, "f");
 	cr_assert_str_eq(shelf.unloaded, "bcd");
 	assert_u64(shelf_stats(&shelf).weight, 3);
-	shelf_close(&shelf);
 }
 
-Test(unload_when, weights_are_what_loads_say)
+ShelfTestWith(unload_when, weights_are_what_loads_say, .limit = 100)
 {
-	const struct hwt_store_options options = {.limit = 100};
-
-	shelf_open(&shelf, &options);
 	shelf.weight = 50;
 	claim_once(&shelf, "ab");
 	assert_u64(shelf_stats(&shelf).weight, 100);
@@ -146,7 +127,6 @@ Test(unload_when, weights_are_what_loads_say)
 	/* Nothing else was enough. */
 	cr_assert_str_eq(shelf.unloaded, "abc");
 	assert_u64(shelf_stats(&shelf).weight, 0);
-	shelf_close(&shelf);
 }
 
 Test(unload_when, what_is_pinned_stays)
@@ -179,12 +159,11 @@ Test(unload_when, what_is_pinned_stays)
 	cr_assert_str_eq(shelf.unloaded, "baa");
 }
 
-Test(unload_when, the_table_grows_and_shrinks_with_it)
+ShelfTest(unload_when, the_table_grows_and_shrinks_with_it)
 {
 	char letters[2] = {0, 0};
 	unsigned i;
 
-	shelf_open(&shelf, NULL);
 	for (i = 1; i < LETTERS; i++) {
 		letters[0] = (char)i;
 		claim_once(&shelf, letters);
@@ -197,14 +176,12 @@ Test(unload_when, the_table_grows_and_shrinks_with_it)
 		claim_once(&shelf, letters);
 	}
 	assert_u64(shelf_stats(&shelf).hits, 3);
-	shelf_close(&shelf);
 }
 
-Test(unload_when, ENOMEM_loads_nothing_and_the_next_one_works)
+ShelfTest(unload_when, ENOMEM_loads_nothing_and_the_next_one_works)
 {
 	struct claim claim = {0};
 
-	shelf_open(&shelf, NULL);
 	claim_init(&claim, &shelf, "ab");
 	fault_arm(FAULT_HEAP, 2);
 	assert_rc(claim_wait(&claim, HWT_NEVER), -ENOMEM);
@@ -213,5 +190,4 @@ Test(unload_when, ENOMEM_loads_nothing_and_the_next_one_works)
 	assert_u64(shelf_stats(&shelf).loaded, 1);
 	assert_rc(claim_wait(&claim, HWT_NEVER), 0);
 	claim_release(&claim);
-	shelf_close(&shelf);
 }

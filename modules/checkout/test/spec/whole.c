@@ -34,11 +34,8 @@ StoreTest(whole, try_that_is_refused_holds_nothing)
 }
 
 /* After one refusal it keeps a, until it has b too. */
-Test(whole, hold_after_keeps_what_it_has)
+StoreTestWith(whole, hold_after_keeps_what_it_has, .hold_after = 1)
 {
-	const struct hwt_checkout_options options = {.hold_after = 1};
-
-	store_open(&store, &options);
 	party_make(&store, "b ab a");
 	play("take-ms 0 1000, wait-ms 1 1000, refused 2, out 1 1");
 	assert_u64(store_stats(&store).granted, 1);
@@ -48,7 +45,6 @@ Test(whole, hold_after_keeps_what_it_has)
 	     "cancelled 1, out 1 0");
 	assert_u64(store_stats(&store).granted, 4);
 	play("try 2, release 2, release 0");
-	store_close(&store);
 }
 
 /* The two objects are taken in turns, so that it is refused each time that one

@@ -146,13 +146,11 @@ YardTest(answers, hwt_purgatory_watch_EINVAL)
 	}
 }
 
-Test(answers, keys_of_two_kinds_are_two_keys)
+YardTestWith(answers, keys_of_two_kinds_are_two_keys, .shards = 1)
 {
-	struct hwt_purgatory_options options = {.shards = 1};
 	static struct operation operation[100];
 	unsigned i;
 
-	yard_open(&yard, &options);
 	for (i = 0; i < 100; i++) {
 		operation[i].yard = &yard;
 		assert_rc(
@@ -164,7 +162,6 @@ Test(answers, keys_of_two_kinds_are_two_keys)
 		assert_u64(cancel_key(&yard, (struct hwt_key){i, 1}), 1);
 		assert_ended(&operation[i], HWT_CANCELLED);
 	}
-	yard_close(&yard);
 }
 
 YardTest(answers, a_check_leaves_what_has_no_predicate)
@@ -241,13 +238,12 @@ Test(answers, ENOENT_for_any_handle)
 /* More often than a slab has records: each is used again. */
 #define HANDLES 3000
 
-Test(answers, ENOENT_for_a_record_that_is_used_again)
+YardTestWith(answers, ENOENT_for_a_record_that_is_used_again, .shards = 1)
 {
 	static hwt_operation told[HANDLES];
-	struct operation operation;
+	static struct operation operation;
 	unsigned i;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	for (i = 0; i < HANDLES; i++) {
 		operation = (struct operation){.yard = &yard};
 		assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
@@ -260,17 +256,15 @@ Test(answers, ENOENT_for_a_record_that_is_used_again)
 		assert_rc(
 		    hwt_operation_cancel(yard.purgatory, told[i]), -ENOENT);
 	assert_pending(&operation);
-	yard_close(&yard);
 }
 
-Test(answers, hwt_purgatory_watch_ENOBUFS_of_max_pending)
+YardTestWith(
+    answers, hwt_purgatory_watch_ENOBUFS_of_max_pending, .max_pending = 3)
 {
-	const struct hwt_purgatory_options options = {.max_pending = 3};
-	struct operation operation[4];
-	struct operation satisfied = {.yard = &yard, .holds = 1};
+	static struct operation operation[4];
+	static struct operation satisfied = {.yard = &yard, .holds = 1};
 	unsigned turn, i;
 
-	yard_open(&yard, &options);
 	for (turn = 0; turn < 10; turn++) {
 		for (i = 0; i < 4; i++) {
 			operation[i] = (struct operation){.yard = &yard};
@@ -290,7 +284,6 @@ Test(answers, hwt_purgatory_watch_ENOBUFS_of_max_pending)
 			(void)fixture_step(&yard.fixture, HWT_SEC(2));
 		assert_stats(&yard, 0, 0, 0);
 	}
-	yard_close(&yard);
 }
 
 /* In done, the place is free again. */
@@ -303,17 +296,15 @@ watch_in_done(struct operation *operation)
 	assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 0);
 }
 
-Test(answers, a_place_of_max_pending_is_free_in_done)
+YardTestWith(answers, a_place_of_max_pending_is_free_in_done, .max_pending = 1)
 {
-	const struct hwt_purgatory_options options = {.max_pending = 1};
-	struct operation operation = {.yard = &yard, .in_done = watch_in_done};
+	static struct operation operation = {
+	    .yard = &yard, .in_done = watch_in_done};
 	unsigned i;
 
-	yard_open(&yard, &options);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	for (i = 0; i < 5; i++)
 		assert_u64(cancel_key(&yard, KEY(1)), 1);
-	yard_close(&yard);
 }
 
 Test(answers, hwt_purgatory_watch_ENOBUFS_of_a_full_timer)

@@ -232,13 +232,12 @@ YardTest(bounded, or_the_next_event_does)
 	assert_ended(&operation, HWT_COMPLETED);
 }
 
-Test(bounded, what_is_left_can_be_cancelled_and_its_record_serves_another)
+YardTest(bounded, what_is_left_can_be_cancelled_and_its_record_serves_another)
 {
-	struct operation operation;
-	struct operation other;
+	static struct operation operation;
+	static struct operation other;
 	bool reused;
 
-	yard_open(&yard, NULL);
 	leave_one(&operation, HWT_SEC(1));
 	assert_rc(hwt_operation_cancel(yard.purgatory, operation.handle), 0);
 	assert_ended(&operation, HWT_CANCELLED);
@@ -253,7 +252,6 @@ Test(bounded, what_is_left_can_be_cancelled_and_its_record_serves_another)
 	other.tries = 0;
 	(void)fixture_tick(&yard.fixture, 1);
 	assert_u64(other.tries, 0);
-	yard_close(&yard);
 }
 
 Test(bounded, what_was_left_may_be_gone_when_the_purgatory_is_destroyed)

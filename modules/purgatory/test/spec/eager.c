@@ -192,12 +192,12 @@ watch_again(struct operation *operation)
 	}
 }
 
-Test(eager, done_watches_again_under_the_same_key)
+YardTest(eager, done_watches_again_under_the_same_key)
 {
-	struct operation operation = {.yard = &yard, .in_done = watch_again};
+	static struct operation operation = {
+	    .yard = &yard, .in_done = watch_again};
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	for (i = 0; i < 5; i++) {
 		operation.holds = 1;
@@ -205,5 +205,4 @@ Test(eager, done_watches_again_under_the_same_key)
 		assert_stats(&yard, 1, 1, 1);
 		assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
 	}
-	yard_close(&yard);
 }

@@ -75,16 +75,14 @@ watch_and_cancel(unsigned keys)
 	assert_stats(&yard, 0, 0, 0);
 }
 
-Test(memory, the_table_of_many_keys_goes_with_them)
+YardTestWith(memory, the_table_of_many_keys_goes_with_them, .shards = 1)
 {
 	uint64_t bytes;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	watch_and_cancel(1000);
 	bytes = memory_bytes();
 	watch_and_cancel(KEYS_MAX);
 	assert_u64(memory_bytes(), bytes);
-	yard_close(&yard);
 }
 
 /* Watches, with each allocation of that failing in turn, until none does. */
@@ -109,16 +107,14 @@ watch_with_faults(struct operation *operation, uint64_t pending)
 	assert_rc(rc, 0);
 }
 
-Test(memory, ENOMEM_of_each_slab_is_undone)
+YardTestWith(memory, ENOMEM_of_each_slab_is_undone, .shards = 1)
 {
 	static struct operation operation[PENDING];
 	unsigned i;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	for (i = 0; i < PENDING; i++)
 		watch_with_faults(&operation[i], i);
 	assert_u64(cancel_key(&yard, KEY(1)), PENDING);
-	yard_close(&yard);
 }
 
 #define KEYS_PLACED 3000u
@@ -257,13 +253,12 @@ take_keys(uint64_t id)
 }
 
 /* A link that is to be chained as groups are joined gets no key. */
-Test(memory, ENOMEM_while_a_table_shrinks_loses_nothing)
+YardTestWith(memory, ENOMEM_while_a_table_shrinks_loses_nothing, .shards = 1)
 {
 	static hwt_operation handle[MANY];
 	uint64_t bytes, id, end = MANY;
 	unsigned i;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	watch_and_cancel(KEYS_MAX);
 	bytes = memory_bytes();
 	watch_many(handle, MANY);
@@ -278,7 +273,6 @@ Test(memory, ENOMEM_while_a_table_shrinks_loses_nothing)
 	assert_stats(&yard, 0, 0, 0);
 	watch_and_cancel(KEYS_MAX);
 	cr_assert(memory_bytes() < bytes + KEPT);
-	yard_close(&yard);
 }
 
 /* One in 16 stays, so that no slab is released. */
@@ -355,14 +349,13 @@ YardTest(memory, the_system_has_that_of_keys_then)
 }
 
 /* One key more or less than what a piece of memory has. */
-Test(memory, a_key_that_comes_and_goes_needs_no_system)
+YardTestWith(memory, a_key_that_comes_and_goes_needs_no_system, .shards = 1)
 {
 	static struct operation operation[2000];
-	struct operation one;
+	static struct operation one;
 	uint64_t bytes = 0;
 	unsigned i, k;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	for (i = 0; i < 2000; i++) {
 		operation[i] = (struct operation){.yard = &yard};
 		assert_rc(watch_key(&operation[i], KEY(i), HWT_NEVER), 0);
@@ -377,7 +370,6 @@ Test(memory, a_key_that_comes_and_goes_needs_no_system)
 		}
 	}
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
-	yard_close(&yard);
 }
 
 YardTest(memory, no_handle_becomes_valid_again_with_what_was_released)

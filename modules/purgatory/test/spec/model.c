@@ -298,16 +298,14 @@ step(struct rng *rng)
 	forget_values();
 }
 
-Test(model, random_calls)
+YardTestWith(model, random_calls, .shards = 4)
 {
 	struct rng rng = {.state = 1};
 	unsigned i;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 4});
 	for (i = 0; i < STEPS; i++) {
 		step(&rng);
 		compare();
 	}
 	cr_assert(ended > STEPS / 10);
-	yard_close(&yard);
 }

@@ -93,17 +93,16 @@ watch_again(struct operation *operation)
 	assert_rc(watch_key(operation, KEY(1), HWT_MS(5)), 0);
 }
 
-Test(never_early, an_expiry_watches_again)
+YardTest(never_early, an_expiry_watches_again)
 {
-	struct operation operation = {.yard = &yard, .in_done = watch_again};
+	static struct operation operation = {
+	    .yard = &yard, .in_done = watch_again};
 	unsigned i;
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_key(&operation, KEY(1), HWT_MS(5)), 0);
 	for (i = 0; i < 100; i++)
 		(void)fixture_step(&yard.fixture, FIXTURE_TICK);
 	assert_u64(operation.count, 20);
 	assert_stats(&yard, 1, 1, 1);
 	assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
-	yard_close(&yard);
 }

@@ -28,6 +28,11 @@ struct hwt_purgatory_stats yard_stats(struct yard *yard);
  * what still waits then is done by yard_close, and so must be static. */
 #define YardTest(suite, name) \
 	TestBetween(yard_open(&yard, NULL), yard_close(&yard), suite, name)
+/* The same with options. */
+#define YardTestWith(suite, name, ...)                                      \
+	TestBetween(                                                        \
+	    yard_open(&yard, &(struct hwt_purgatory_options){__VA_ARGS__}), \
+	    yard_close(&yard), suite, name)
 
 #define KEY(number) ((struct hwt_key){7, (number)})
 
@@ -69,6 +74,8 @@ int watch_key(
 /* Without a predicate. */
 int watch_value(
     struct operation *operation, struct hwt_key key, uint64_t at_least);
+/* When so many of the first count of the keys 1 to 5 have reached 10. */
+int watch_quorum(struct operation *operation, size_t count, uint64_t quorum);
 /* The calls, which must answer 0, return how many they decided. */
 size_t check(struct yard *yard, struct hwt_key key);
 size_t raise_to(struct yard *yard, struct hwt_key key, uint64_t value);
@@ -93,6 +100,7 @@ void party_make(struct yard *yard);
  *   watch i k, watch-ms i k n   with a predicate; it waits
  *   met i k              the same; it completes at once
  *   value i k v, reached i k v   without one, and at least v
+ *   quorum i n q         at least 10, of q of the keys 1 to n
  *   holds i              its predicate holds from now on
  *   check k n, raise k v n, cancel-key k n   which decide n
  *   complete i, cancel i; too-late i   -ENOENT of both

@@ -71,13 +71,12 @@ YardTest(stats, a_predicate_is_counted_when_it_is_called)
 	assert_u64(tried, 3);
 }
 
-Test(stats, memory_does_not_grow_with_the_rate_of_calls)
+YardTestWith(stats, memory_does_not_grow_with_the_rate_of_calls, .shards = 1)
 {
-	struct operation operation;
+	static struct operation operation;
 	uint64_t bytes = 0;
 	unsigned i;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	for (i = 0; i < 20000; i++) {
 		operation = (struct operation){.yard = &yard};
 		assert_rc(watch_key(&operation, KEY(i % 3), HWT_MS(1)), 0);
@@ -90,19 +89,18 @@ Test(stats, memory_does_not_grow_with_the_rate_of_calls)
 			bytes = yard_stats(&yard).memory_bytes;
 	}
 	assert_u64(yard_stats(&yard).memory_bytes, bytes);
-	yard_close(&yard);
 }
 
 /* At 3 keys, with the timer's record and the keys' part where each key has many
  * operations: at most 250 bytes each. */
-Test(stats, an_operation_on_three_keys_takes_at_most_250_bytes)
+YardTestWith(
+    stats, an_operation_on_three_keys_takes_at_most_250_bytes, .shards = 1)
 {
 	static struct operation operation[50000];
 	const struct hwt_key keys[] = {KEY(1), KEY(2), KEY(3)};
 	uint64_t before, after;
 	unsigned i;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.shards = 1});
 	before = yard_stats(&yard).memory_bytes +
 	    fixture_stats(&yard.fixture).memory_bytes;
 	for (i = 0; i < 50000; i++) {
@@ -114,7 +112,6 @@ Test(stats, an_operation_on_three_keys_takes_at_most_250_bytes)
 	    fixture_stats(&yard.fixture).memory_bytes;
 	cr_assert((after - before) / 50000 <= 250, "%u bytes",
 	    (unsigned)((after - before) / 50000));
-	yard_close(&yard);
 }
 
 /* As text. */
@@ -216,18 +213,17 @@ assert_each_is_written(void)
 	return moved;
 }
 
-Test(stats, each_counter_moves_and_is_written_in_both_formats)
+YardTestWith(
+    stats, each_counter_moves_and_is_written_in_both_formats, .name = "writes")
 {
 	unsigned moved;
 
-	yard_open(&yard, &(struct hwt_purgatory_options){.name = "writes"});
 	(void)assert_each_is_written();
 	move_each_counter();
 	moved = assert_each_is_written();
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
 	moved |= assert_each_is_written();
 	assert_u64(moved, (1u << COUNTERS) - 1);
-	yard_close(&yard);
 }
 
 YardTest(stats, text_names_the_purgatory_and_comments_stand_once)

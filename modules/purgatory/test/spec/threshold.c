@@ -176,17 +176,16 @@ next_value(struct operation *operation)
 	assert_rc(watch_value(operation, KEY(1), operation->count + 1), 0);
 }
 
-Test(threshold, the_next_value_is_watched_in_done)
+YardTest(threshold, the_next_value_is_watched_in_done)
 {
-	struct operation operation = {.yard = &yard, .in_done = next_value};
+	static struct operation operation = {
+	    .yard = &yard, .in_done = next_value};
 	uint64_t value;
 
-	yard_open(&yard, NULL);
 	assert_rc(watch_value(&operation, KEY(1), 1), 0);
 	for (value = 1; value <= 100; value++)
 		assert_u64(raise_to(&yard, KEY(1), value), 1);
 	assert_u64(operation.count, 100);
-	yard_close(&yard);
 }
 
 /* One raise completes an operation once, however often done watches again: the
