@@ -1,28 +1,25 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Bad days of the library, its workers and schedulers: processes that are
-stopped and come back, callbacks that take too long, many schedulers on a shard,
-engines that load, forget scripts, lose a queue, are full, hang, are gone, or
-have another clock.
+stopped and come back, many schedulers on a shard, engines that hang, are full,
+are set to keep less, or have another clock. What is found with one engine and
+one process is in spec/ and scripts.py.
 
     breakage.py [-v] [CLASS[.test]...]
 
 HWT_BUILD is the folder of the programs; build/plain without it."""
 
-import contextlib
 import errno
 import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
-import threading
 import time
 
 from actor import Actors
-from engine import HERE, LIMIT, Space, shard_of
-from programs import DURABLE, Programs, Running, main, wait_until
+from engine import LIMIT, shard_of
+from programs import DURABLE, Programs, main, wait_until
 
 MEMORY, FSYNCED = 1, 2
 SUCCEEDED, FAILED = 4, 5
@@ -79,13 +76,19 @@ class Workers(Breakage):
 
     config, level = {}, MEMORY
 
-    def test_one_that_was_stopped_comes_back_when_another_has_done_it(self):
+    def overtaken(self, payload):
+        """One that is stopped in its callback until its lease is over, and
+        another that gets its task."""
         slow = self.actor(works=(1, 1000, 0))
-        self.add(slow, "done,500", "t")
+        self.add(slow, payload, "t")
         other = self.actor(schedules=True)
         slow.wait(lambda runs: runs)
         os.kill(slow.pid, signal.SIGSTOP)
         self.assertEqual(other("work", "q", 1, 1000, 0), [0])
+        return slow, other
+
+    def test_one_that_was_stopped_comes_back_when_another_has_done_it(self):
+        slow, other = self.overtaken("done,500")
         self.ends(other, "t")
         self.assertEqual(other.begins("t"), [(1, 2)])
         os.kill(slow.pid, signal.SIGCONT)
@@ -97,12 +100,7 @@ class Workers(Breakage):
         self.check()
 
     def test_one_that_was_stopped_comes_back_while_another_does_it(self):
-        slow = self.actor(works=(1, 1000, 0))
-        self.add(slow, "fail,500,3000", "t")
-        other = self.actor(schedules=True)
-        slow.wait(lambda runs: runs)
-        os.kill(slow.pid, signal.SIGSTOP)
-        self.assertEqual(other("work", "q", 1, 1000, 0), [0])
+        slow, other = self.overtaken("fail,500,3000")
         other.wait(lambda runs: runs)
         os.kill(slow.pid, signal.SIGCONT)
         wait_until(lambda: "t: attempt 1 is over" in slow.said())
@@ -139,52 +137,6 @@ class Workers(Breakage):
         self.assertGreater(len(again), 16, "it had nothing in its hands")
         self.succeeded_once(late, 261)
         self.stop_all(slow, other, late)
-        self.check()
-
-    def test_a_callback_may_take_longer_than_the_visibility(self):
-        actor = self.actor(schedules=True, works=(2, 1000, 0))
-        other = self.actor(works=(2, 1000, 0))
-        self.add(actor, "done,3500", "t", "u")
-        self.ends(actor, "t", "u")
-        for name in ("t", "u"):
-            self.assertEqual(actor.begins(name) + other.begins(name),
-                             [(1, 1)])
-        self.stop_all(actor, other)
-        self.check()
-
-    def test_a_callback_that_takes_too_long_is_given_up(self):
-        actor = self.actor(schedules=True, works=(2, 1000, 300))
-        self.add(actor, "fail,4000,0", "t")
-        wait_until(lambda: (1, 2) in actor.begins("t"))
-        self.ends(actor, "t", state=FAILED)
-        self.assertEqual(self.get(actor, "t")[1], 2)
-        self.assertIn("takes longer than run_limit_ns", actor.said())
-        actor.wait(lambda runs: [each for each in runs if each.what == "end"
-                                 and each.attempt == 1])
-        self.assertEqual(self.get(actor, "t")[:2], [FAILED, 2])
-        self.assertEqual(actor("stats")[2], 1)
-        self.stop_all(actor)
-        self.check()
-
-    def test_one_that_always_takes_too_long_is_a_dead_letter(self):
-        actor = self.actor(schedules=True, works=(3, 1000, 100))
-        self.add(actor, "done,2500,2500", "t", attempts=3)
-        self.ends(actor, "t", state=FAILED)
-        self.assertEqual(actor.begins("t"), [(1, 1), (1, 2), (1, 3)])
-        self.assertEqual(actor("unwork", 0), [-errno.EBUSY])
-        self.stop_all(actor)
-        self.check()
-
-    def test_after_many_kills_a_task_is_a_dead_letter(self):
-        watcher = self.actor(schedules=True)
-        self.add(watcher, "done,60000,60000", "t", attempts=3)
-        for attempt in (1, 2, 3):
-            worker = self.actor(works=(1, 1000, 0))
-            worker.wait(lambda runs: runs)
-            self.assertEqual(worker.begins("t"), [(1, attempt)])
-            worker.kill()
-        self.ends(watcher, "t", state=FAILED)
-        self.stop_all(watcher)
         self.check()
 
     def test_one_that_was_given_up_untold_loses_its_lease(self):
@@ -275,46 +227,6 @@ class Schedulers(Breakage):
     config, level = {}, MEMORY
     shape = {"shards": 1, "slots": 64, "tick": 20}
 
-    def race(self, barrier, number, wins, stop):
-        """Pumps with the version that it has last heard of."""
-        with self.engine.client() as client:
-            space = Space(client, self.space)
-            version = space.meta(0)["version"]
-            barrier.wait()
-            while not stop.is_set():
-                moved, _, is_now, *_ = space("pump", 0, 7, version)
-                if moved >= 0 and is_now != version:
-                    wins.append((version, is_now, moved, number))
-                version = is_now
-
-    def test_eight_that_name_a_version_have_one_winner_each(self):
-        actor = self.actor()
-        names = [f"t{i}" for i in range(500)]
-        for i in range(0, 500, 50):
-            self.add(actor, "done", *names[i:i + 50], delay=i)
-        with self.engine.client() as client:
-            first = Space(client, self.space).meta(0)["version"]
-        wins, stop = [], threading.Event()
-        barrier = threading.Barrier(8)
-        racers = [threading.Thread(target=self.race,
-                                   args=(barrier, i, wins, stop))
-                  for i in range(8)]
-        for racer in racers:
-            racer.start()
-        try:
-            wait_until(lambda: actor("stats")[6] == 500)
-        finally:
-            stop.set()
-            for racer in racers:
-                racer.join()
-        wins.sort()
-        self.assertEqual([was for was, *_ in wins],
-                         list(range(first, first + len(wins))))
-        self.assertTrue(all(now == was + 1 for was, now, *_ in wins))
-        self.assertEqual(sum(win[2] for win in wins), 500)
-        self.assertGreater(len({win[3] for win in wins}), 1)
-        self.check(drained=False)
-
     def test_eight_processes_and_kills_execute_each_just_once(self):
         schedulers = [self.actor(schedules=True) for _ in range(8)]
         worker = self.actor(works=(4, 30000, 0))
@@ -375,140 +287,6 @@ class Served(Breakage):
 
 class Engines(Served):
     """Engines that are not what they should be, for a while."""
-
-    def test_loading(self):
-        names = [f"t{i}" for i in range(100)]
-        self.add(self.worker, "done", *names, delay=1500)
-        with self.engine.client() as client:
-            self.fill(client)
-        self.engine.kill()
-        with self.loading_slowly():
-            with self.engine_that_answers() as client:
-                said = client.pipeline([("PING",)])[0]
-                self.assertIn("LOADING", str(said))
-            # It looks at its clients seldom: the last try has no answer.
-            said = {self.brief("add", "q", 600000, 5, "done", f"u{i}")[0]: i
-                    for i in range(4)}
-            self.assertLessEqual(set(said), {
-                -errno.EAGAIN, -errno.ECONNREFUSED, -errno.ETIMEDOUT})
-        for error, i in said.items():
-            result = self.worker("get", f"u{i}")[0]
-            self.assertTrue(result == -errno.ENOENT or
-                            error == -errno.ETIMEDOUT, (error, result))
-        for i in range(4):
-            self.assertIn(self.brief("cancel", f"u{i}"),
-                          [[0], [-errno.ENOENT]])
-        self.ends(self.worker, *names)
-        self.once(*names)
-        self.end()
-
-    @staticmethod
-    def fill(client):
-        for i in range(20):
-            client.pipeline([("SET", f"x{i}-{j}", j) for j in range(1000)])
-
-    @contextlib.contextmanager
-    def loading_slowly(self):
-        """It looks at its clients each 1,024 keys: each 100 ms."""
-        self.engine.config["key-load-delay"] = 100
-        try:
-            self.engine.start(wait=False)
-            yield
-        finally:
-            del self.engine.config["key-load-delay"]
-            self.engine.wait()
-
-    def engine_that_answers(self):
-        def connect():
-            with contextlib.suppress(OSError):
-                return self.engine.client()
-            return None
-        return wait_until(connect)
-
-    def test_a_long_call_outlasts_loading(self):
-        with self.engine.client() as client:
-            self.fill(client)
-        self.engine.kill()
-        with self.loading_slowly():
-            self.engine_that_answers().close()
-            self.add(self.actor(timeout=60000), "done", "t")
-        self.end("t")
-        self.once("t")
-
-    def test_the_library_is_flushed_again_and_again(self):
-        names = [f"t{i}" for i in range(200)]
-        stop = threading.Event()
-        flushes = []
-
-        def flush():
-            with self.engine.client() as client:
-                while not stop.is_set():
-                    flushes.append(client("FUNCTION", "FLUSH", "SYNC"))
-                    time.sleep(0.003)
-        flusher = threading.Thread(target=flush)
-        flusher.start()
-        try:
-            for i in range(0, 200, 10):
-                self.add(self.brief, "retry", *names[i:i + 10])
-            self.ends(self.worker, *names)
-        finally:
-            stop.set()
-            flusher.join()
-        self.assertGreater(len(flushes), 10)
-        for name in names:
-            self.assertEqual(self.worker.begins(name), [(1, 1), (1, 2)])
-        self.end()
-
-    def test_a_queue_is_deleted(self):
-        self.assertEqual(self.worker("unwork", 30000), [0])
-        names = [f"t{i}" for i in range(100)]
-        self.add(self.brief, "done", *names)
-        wait_until(lambda: self.brief("stats")[6] == 100)
-        with self.engine.client() as client:
-            for shard in (0, 1):
-                client("DEL", "{%s:%d}:q:q" % (self.space, shard))
-        self.assertEqual(self.worker("work", "q", 2, 30000, 0), [0])
-        self.ends(self.worker, *names)
-        self.once(*names)
-        self.end()
-
-    def test_out_of_memory(self):
-        """What is there goes on; what is new has to wait."""
-        names = [f"t{i}" for i in range(100)]
-        self.add(self.brief, "retry", *names, delay=1000)
-        self.add(self.brief, "done", "c", delay=600000)
-        with self.engine.client() as client:
-            client("CONFIG", "SET", "maxmemory", 1)
-            try:
-                self.assertEqual(
-                    self.brief("add", "q", 0, 5, "done", "u", "v"),
-                    [-errno.ENOSPC] * 3)
-                self.assertEqual(self.brief("cancel", "c"), [0])
-                self.ends(self.worker, *names)
-                self.assertEqual(self.brief("get", "u")[0], -errno.ENOENT)
-            finally:
-                client("CONFIG", "SET", "maxmemory", 0)
-        self.add(self.brief, "done", "u", "v")
-        for name in names:
-            self.assertEqual(self.worker.begins(name), [(1, 1), (1, 2)])
-        self.end("u", "v")
-
-    def test_it_is_gone_for_some_seconds(self):
-        names = [f"t{i}" for i in range(50)]
-        self.add(self.brief, "done", *names, delay=1000)
-        self.add(self.brief, "done,2000", "long")
-        self.worker.wait(lambda runs: runs)
-        self.engine.kill()
-        self.assertIn(self.brief("add", "q", 0, 5, "done", "u"),
-                      [[-errno.ECONNREFUSED] * 2, [-errno.ETIMEDOUT] * 2])
-        self.assertEqual(self.brief("cancel", "t0"), [-errno.ECONNREFUSED])
-        self.assertEqual(self.brief("get", "t0")[0], -errno.ECONNREFUSED)
-        time.sleep(2.5)
-        self.engine.start()
-        self.ends(self.worker, "long", *names)
-        self.once("long", *names)
-        self.add(self.brief, "done", "u")
-        self.end("u")
 
     def test_it_hangs_for_some_seconds(self):
         """What was sent is executed when it goes on, or not."""
@@ -579,22 +357,6 @@ class Engines(Served):
         self.once(*names)
         self.add(self.brief, "done", "u")
         self.end("u")
-
-    def test_its_data_are_gone(self):
-        self.add(self.brief, "done", "t", delay=600000)
-        with self.engine.client() as client:
-            client("FLUSHALL")
-        self.assertEqual(self.brief("add", "q", 0, 5, "done", "u"),
-                         [-errno.ESTALE] * 2)
-        self.assertEqual(self.brief("cancel", "t"), [-errno.ESTALE])
-        fresh = self.actor(schedules=True, works=(2, 30000, 0))
-        self.assertEqual(fresh("get", "t")[0], -errno.ENOENT)
-        self.assertEqual(self.brief("add", "q", 0, 5, "done", "u"),
-                         [-errno.ESTALE] * 2)
-        self.stop_all(self.worker)
-        self.worker = fresh
-        self.end()
-
 
 class Settings(Served):
     """An engine that somebody sets otherwise while clients are connected."""
@@ -691,38 +453,6 @@ class Clocks(Breakage):
         super().setUp()
         self.engine.clock.set_off(0)
 
-    def test_an_hour_ahead_is_refused(self):
-        worker = self.actor(schedules=True, works=(2, 30000, 0))
-        brief = self.actor(timeout=300)
-        self.add(worker, "done", "t", delay=4000)
-        self.engine.clock.set_off(3600000)
-        self.assertEqual(brief("add", "q", 0, 5, "done", "u"),
-                         [-errno.ETIME] * 2)
-        self.assertEqual(brief("cancel", "t"), [-errno.ETIME])
-        time.sleep(3)
-        self.assertEqual(worker.executions, [])
-        self.engine.clock.set_off(0)
-        self.assertEqual(self.get(brief, "t")[0], 1)
-        self.ends(worker, "t")
-        self.never_early(worker)
-        self.assertEqual(brief("get", "u")[0], -errno.ENOENT)
-        self.stop_all(worker, brief)
-        self.check()
-
-    def test_an_hour_behind_is_refused(self):
-        worker = self.actor(schedules=True, works=(2, 30000, 0))
-        self.add(worker, "done", "t", delay=500)
-        self.engine.clock.set_off(-3600000)
-        self.assertEqual(worker("add", "q", 0, 5, "done", "u"),
-                         [-errno.ETIME] * 2)
-        time.sleep(1)
-        self.assertEqual(worker.executions, [])
-        self.engine.clock.set_off(0)
-        self.ends(worker, "t")
-        self.never_early(worker)
-        self.stop_all(worker)
-        self.check()
-
     def test_where_clocks_are_not_compared_the_engines_counts(self):
         """It jumps ahead: what is due by it is executed. It goes back: it
         stands still, so nothing that counts from then on is early. Each shard
@@ -793,47 +523,6 @@ class Ends(Programs):
         """Nobody was killed, so no task is executed twice."""
         done = self.end_some(signal.SIGTERM)
         self.assertEqual(sorted(done), sorted(f"t{i}" for i in range(60)))
-
-    def test_sigterm_of_a_test(self):
-        """It ends at once, and leaves no folder."""
-        text = """
-import time, unittest, engine
-class Test(unittest.TestCase):
-    def test_1(self):
-        server = engine.Engine()
-        print(server.folder, flush=True)
-        time.sleep(60)
-    def test_2(self):
-        print("another one", flush=True)
-unittest.main()"""
-        test = subprocess.Popen(
-            [sys.executable, "-B", "-c", text], cwd=HERE,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        folder = test.stdout.readline().decode().strip()
-        test.terminate()
-        self.assertEqual(test.communicate(timeout=LIMIT)[0], b"")
-        self.assertEqual(test.returncode, -signal.SIGTERM)
-        self.assertFalse(os.path.exists(folder))
-
-    def test_sigkill_of_hwtctl_stores_all_of_a_batch_or_nothing(self):
-        self.ctl("init", "--shards=1")
-        path = self.path("tasks", b"".join(
-            b'{"queue":"q","in":600,"id":"t%d"}\n' % i for i in range(5120)))
-        before = 0
-        for wait in (0.01, 0.02, 0.04, 0.08):
-            running = Running(self.folder, "hwtctl", "add", *self.where(),
-                              "--from", path)
-            self.addCleanup(running.close)
-            time.sleep(wait)
-            running.end(signal.SIGKILL)
-            added = self.stat()["added"]
-            self.assertEqual(added % 512, 0)
-            self.assertGreaterEqual(added, before)
-            self.assertGreaterEqual(added, running.out.count("\n"))
-            before = added
-        self.assertEqual(len(self.ctl("add", "--from", path).lines), 5120)
-        self.assertEqual(self.stat()["added"], 5120)
-        self.check()
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ import sys
 import time
 import unittest
 
-from engine import (BUILD, CHECK_AOF, LIMIT, Engine, Space, repaired,
-                    scratch_folder)
+from engine import BUILD, CHECK_AOF, LIMIT, Engine, Space, scratch_folder
 from programs import DURABLE, NO, UNREACHABLE, USAGE, YES, main
 
 EVERY = int(os.environ.get("HWT_EVERY", "1"))
@@ -554,12 +553,6 @@ class Cut(Repair):
             ("write", copy), ("fchmod", copy), ("fsync", copy),
             ("fsync", "appendonlydir"), ("ftruncate", self.name),
             ("fsync", self.name)])
-
-    def test_the_others_tests_use_it(self):
-        engine = self.torn()
-        repaired(self.folder)
-        self.cut_to(self.whole)
-        engine.start()
 
 
 if __name__ == "__main__":
