@@ -18,9 +18,8 @@ import time
 
 from actor import Actors
 from checker import scan
-from engine import (Client, Engine, Error, Space, held, is_joined, join,
-                    shard_of)
-from programs import DURABLE, NO, UNREACHABLE, Programs, main, wait_until
+from engine import Client, Engine, Error, Space, held, join, shard_of
+from programs import DURABLE, NO, Programs, main, wait_until
 
 FSYNCED, REPLICATED = 2, 3
 SHARDS, SLOTS, TICK = 6, 64, 20
@@ -191,26 +190,6 @@ class Nodes(Actors, Programs):
 class Moves(Nodes):
     """Slots are moved from node to node."""
 
-    def test_a_paused_shard_is_moved(self):
-        actor = self.actor(works=(2, VISIBILITY, 0))
-        scheduler = self.start("hwtd")
-        names = self.add_tasks(actor, "a", 60) + \
-            self.add_tasks(actor, "b", 60, delay=1500)
-        for shard in (1, 4):
-            self.ctl("pause", str(shard))
-            source, target = self.move(self.slot_of_shard(shard))
-            self.assertEqual(
-                self.owner_of_slot(self.slot_of_shard(shard)), target)
-            self.assertNotEqual(source, target)
-            self.ctl("resume", str(shard))
-        # The actor's table is of before: MOVED.
-        names += self.add_tasks(actor, "c", 60)
-        self.ran_once(names, actor)
-        self.assertEqual(scheduler.end(), 0)
-        self.assertEqual(len(self.ctl("list").lines), len(names))
-        self.stop_all(actor)
-        self.no_invariant_is_broken()
-
     def test_a_shard_that_is_not_paused_is_moved(self):
         actor = self.actor(schedules=True, works=(2, VISIBILITY, 0))
         names = []
@@ -378,36 +357,6 @@ class Moves(Nodes):
 
 class Kills(Nodes):
     """A node is killed."""
-
-    def test_a_node_is_killed_and_comes_back(self):
-        """The others say CLUSTERDOWN, after a while."""
-        actor = self.actor(works=(2, VISIBILITY, 0))
-        scheduler = self.start("hwtd")
-        names = self.add_tasks(actor, "a", 60) + \
-            self.add_tasks(actor, "b", 60, delay=1000)
-        victim = self.owner_of_slot(self.slot_of_shard(0))
-        self.engines[victim].kill()
-        late = [f"c{i}" for i in range(60)]
-        actor.tell("add", "q", 0, 5, "done", *late)
-        other = self.clients[victim - 1]
-        wait_until(lambda: b"cluster_state:fail" in
-                   other("CLUSTER", "INFO"))
-        self.timeout = 2
-        for words in (["stat"], ["check"], ["list"],
-                      ["add", "--queue=q", "--in=0", "--id=no"]):
-            self.ctl(*words, status=UNREACHABLE)
-        self.timeout = 60
-        self.engines[victim].start()
-        self.clients[victim] = self.engines[victim].client()
-        self.addClassCleanup(self.clients[victim].close)
-        self.assertEqual(
-            [0 <= each <= 4 for each in actor.hear("add")], [True] * 61)
-        wait_until(lambda: all(is_joined(client, NODES)
-                               for client in self.clients))
-        self.ran_once(names + late, actor)
-        self.assertEqual(scheduler.end(), 0)
-        self.stop_all(actor)
-        self.no_invariant_is_broken()
 
     def test_a_node_is_killed_and_its_replica_takes_over(self):
         replica = self.node()

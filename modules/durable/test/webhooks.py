@@ -717,27 +717,6 @@ class Ends(Webhooks):
         self.assertIn(self.state(name), ("pending", "delivered"))
         self.assertEqual(self.show(name)["attempts"], 1)
 
-    def test_after_sigkill_each_is_executed(self):
-        worker = self.work("--visibility=1")
-        names = [self.send(f"slow/{i}", attempts=20) for i in range(40)]
-        wait_until(lambda: self.server.most > 3)
-        worker.process.kill()
-        worker.wait()
-        self.work("--visibility=1")
-        self.ends(*names)
-        for i in range(40):
-            self.assertTrue(self.server.of(f"/slow/{i}"))
-        self.check()
-
-    def test_a_call_that_lasts_keeps_its_task(self):
-        self.work("--visibility=1")
-        name = self.send("hold")
-        wait_until(lambda: self.server.most)
-        time.sleep(2)
-        self.server.go.set()
-        self.ends(name)
-        self.assertEqual(len(self.server.requests), 1)
-
     def test_many_failures_do_not_flood_the_log(self):
         """Twenty lines a second; how many more there were is told later."""
         worker = self.work()
