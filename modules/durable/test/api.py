@@ -92,7 +92,10 @@ class Api(Programs):
         return running
 
     def ask(self, method, path, body=None, **headers):
-        """Members of headers have _ for -."""
+        """body: bytes, or a value, which is sent as JSON. Members of headers
+        have _ for -."""
+        if body is not None and not isinstance(body, bytes):
+            return self.send(method, path, body, **headers)
         connection = http.client.HTTPConnection(*self.address, LIMIT)
         try:
             connection.request(method, path, body, {
@@ -108,6 +111,11 @@ class Api(Programs):
         """A body of JSON."""
         return self.ask(method, path, json.dumps(value).encode(),
                         Content_Type="application/json", **headers)
+
+    def put_task(self, name, **task):
+        """One that is due in a minute, unless task says something else."""
+        return self.send("PUT", task_path(name),
+                         {"queue": "q", "in": 60, **task})
 
     def refused(self, status, error, method, path, body=None, **headers):
         answer = self.ask(method, path, body, **headers)
@@ -411,40 +419,33 @@ class Tasks(Api):
             self.assertEqual((answer.status, answer.json), (
                 200, {"id": "a", "result": "exists", "state": "pending"}))
         self.assertEqual(self.shown("a"), before)
-        self.refused(400, "EINVAL", "PUT", task_path("a"),
-                     b'{"queue":"q","in":1,"id":"a"}',
-                     Content_Type="application/json")
+        self.refused(400, "EINVAL", "PUT", task_path("a"), {
+            "queue": "q", "in": 1, "id": "a"})
 
     def test_what_a_task_says_of_itself(self):
         until = int(time.time()) + 900
-        answer = self.send("PUT", task_path("a"), {
-            "queue": "q", "in": 60, "expires_at": until})
+        answer = self.put_task("a", expires_at=until)
         self.assertEqual(answer.status, 201)
         self.assertEqual(self.show("a")["expires_ms"], until * 1000)
-        self.send("PUT", task_path("b"), {
-            "queue": "q", "in": 60, "expires_in": 90})
+        self.put_task("b", expires_in=90)
         shown = self.show("b")
         self.assertEqual(shown["expires_ms"] - shown["due_ms"], 30000)
-        self.send("PUT", task_path("d"), {
-            "queue": "q", "in": 60, "retry_first": 9, "retry_factor": 1.5,
-            "retry_most": 60})
+        self.put_task("d", retry_first=9, retry_factor=1.5, retry_most=60)
         shown = self.show("d")
         self.assertEqual((shown["retry_first_ms"], shown["retry_factor"],
                           shown["retry_most_ms"]), (9000, 1.5, 60000))
         for priority in ("high", "normal", "low"):
-            self.send("PUT", task_path(priority), {
-                "queue": "q", "in": 60, "priority": priority})
+            self.put_task(priority, priority=priority)
             self.assertEqual(self.show(priority).get("priority", "normal"),
                              priority)
         for wrong in ({"expires_in": 59}, {"expires_in": 0},
                       {"priority": "highest"},
                       {"retry_first": 9, "retry_most": 8},
                       {"expires_in": 9, "expires_at": 4e9}):
-            self.refused(400, "EINVAL", "PUT", task_path("c"), json.dumps(
-                {"queue": "q", "in": 60, **wrong}).encode(),
-                Content_Type="application/json")
+            self.refused(400, "EINVAL", "PUT", task_path("c"),
+                         {"queue": "q", "in": 60, **wrong})
         self.refused(400, "EINVAL", "POST", task_path("b", "/reschedule"),
-                     b'{"in":91}', Content_Type="application/json")
+                     {"in": 91})
 
     def test_what_has_ended_is_added_with_replace_alone(self):
         task = {"queue": "q", "in": 60}
@@ -538,8 +539,7 @@ class Tasks(Api):
             b"\0", b"/", b"a/b", b"%", b"%2f", b"+", b"\xff", b"?x", b"#",
             bytes(range(64)), bytes(range(192, 256))]
         for name in names:
-            self.assertEqual(self.send("PUT", task_path(name), {
-                "queue": "q", "in": 60}).status, 201, name)
+            self.assertEqual(self.put_task(name).status, 201, name)
             shown = self.shown(name)
             said = shown["id"].encode() if "id" in shown else \
                 base64.b64decode(shown["id_base64"])
@@ -555,9 +555,8 @@ class Tasks(Api):
     def test_payloads_of_all_bytes(self):
         for payload in (b"", b"\0", bytes(range(256)), b"\xff" * 65536,
                         "é🎉</script>".encode()):
-            self.send("PUT", task_path("a"), {
-                "queue": "q", "in": 60, "replace": True, "payload_base64":
-                base64.b64encode(payload).decode()})
+            self.put_task("a", replace=True, payload_base64=base64.b64encode(
+                payload).decode())
             shown = self.shown("a")
             said = shown["payload"].encode() if "payload" in shown else \
                 base64.b64decode(shown["payload_base64"])
@@ -565,7 +564,7 @@ class Tasks(Api):
             self.ask("POST", task_path("a", "/cancel"))
 
     def test_reschedule(self):
-        self.send("PUT", task_path("a"), {"queue": "q", "in": 60})
+        self.put_task("a")
         at = int(time.time()) + 5000
         answer = self.send("POST", task_path("a", "/reschedule"),
                            {"at": at + 0.5})
@@ -577,14 +576,13 @@ class Tasks(Api):
         self.send("POST", task_path("a", "/reschedule"), {"in": 0})
         wait_until(lambda: self.shown("a")["state"] == "delivered")
         self.refused(400, "EINVAL", "POST", task_path("a", "/reschedule"),
-                     b'{"in":1,"queue":"q"}', Content_Type="application/json")
+                     {"in": 1, "queue": "q"})
 
     def test_what_cannot_be_done(self):
-        json_type = {"Content_Type": "application/json"}
         self.refused(404, "ENOENT", "GET", task_path("x"))
         self.refused(404, "ENOENT", "POST", task_path("x", "/cancel"))
         self.refused(404, "ENOENT", "POST", task_path("x", "/reschedule"),
-                     b'{"in":1}', **json_type)
+                     {"in": 1})
         ready = self.path("go")
         self.start("hwt-exec", "--queue=run", "--", "sh", "-c",
                    f"until [ -s {ready} ]; do sleep 0.05; done")
@@ -592,14 +590,13 @@ class Tasks(Api):
         wait_until(lambda: self.shown("r")["state"] == "running")
         for rest in ("/cancel", "/reschedule"):
             answer = self.refused(409, "EINPROGRESS", "POST",
-                                  task_path("r", rest), b'{"in":1}',
-                                  **json_type)
+                                  task_path("r", rest), {"in": 1})
             self.assertEqual(answer.json["id"], "r")
         self.path("go", b"x")
         wait_until(lambda: self.shown("r")["state"] == "succeeded")
         for rest in ("/cancel", "/reschedule"):
             self.refused(409, "EALREADY", "POST", task_path("r", rest),
-                         b'{"in":1}', **json_type)
+                         {"in": 1})
         self.assertEqual(self.shown("r")["payload"], "")
 
     def test_a_dead_letter_is_shown_with_its_error(self):
@@ -672,8 +669,7 @@ class Dead(Api):
         names = [f"t{i:03}" for i in range(250)]
         # That many of one time, of which the order is that of their ids.
         self.kill(names)
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         for shard in range(2):
             key = "{%s:%d}:dead" % (self.space, shard)
             for name in client("ZRANGE", key, 0, -1):
@@ -743,8 +739,7 @@ class Schedules(Api):
 
     def test_a_put_can_be_repeated(self):
         """It changes nothing: a change has another version."""
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
 
         def versions():
             return [client("HGET", "{%s:%d}:s:s" % (self.space, shard),
@@ -759,8 +754,7 @@ class Schedules(Api):
         self.assertEqual(self.shown("s")["payload"], "x")
 
     def test_one_that_cannot_be_read_is_an_error(self):
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         self.put("bad", every=3600)
         client("HSET", "{%s:%d}:s:bad" % (self.space, shard_of(b"bad", 2)),
                "attempts", 1001)
@@ -904,8 +898,7 @@ class Work(Api):
 
     def test_what_makes_no_sense_is_not_added(self):
         self.serve()
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         channel = self.space + ":stats"
         for text in ("", "x", "a b c d", "a/b 1 1 1", "q 1 1", "q 1 1 -",
                      "x" * 65 + " 1 1 1", b"\xff 1 1 1", "q" * 100000,
@@ -983,13 +976,8 @@ class Lists(Api):
             task, = sum(self.pages(query), [])
             self.assertEqual({**task, "payload": ""}, self.show(name))
         self.assertEqual(self.ids("state=pending"), ["other", "p"])
-        self.client_of_engine()("SET", "{%s:0}:r:x" % self.space, "no record")
+        self.connect()("SET", "{%s:0}:r:x" % self.space, "no record")
         self.assertIn("x", self.ids(""))
-
-    def client_of_engine(self):
-        client = self.engine.client()
-        self.addCleanup(client.close)
-        return client
 
     def test_nothing_is_missed_while_others_come_and_go(self):
         """And what is told twice was put elsewhere meanwhile."""
@@ -1020,7 +1008,7 @@ class Lists(Api):
         self.serve()
         self.add_many([str(i) for i in range(7000)])
         self.add_many(["rare"], queue="rare")
-        client = self.client_of_engine()
+        client = self.connect()
         client("CONFIG", "RESETSTAT")
         page = self.page("?queue=none")
         self.assertIsNotNone(page["cursor"])
@@ -1035,7 +1023,7 @@ class Lists(Api):
         self.serve("--shards=0-1")
         names = [str(i) for i in range(4096)]
         self.add_many(names)
-        client = self.client_of_engine()
+        client = self.connect()
         client("CONFIG", "RESETSTAT")
         page = self.page("?queue=none")
         self.assertIsNotNone(page["cursor"])
@@ -1078,7 +1066,7 @@ class Lists(Api):
     def test_a_page_with_few_of_a_set(self):
         """So much is looked at, and no more."""
         self.take_many(512)
-        client = self.client_of_engine()
+        client = self.connect()
         client("ZADD", "{%s:0}:fly" % self.space, *sum((
             [(1 << 42) + i, f"gone{i}"] for i in range(2500)), []))
         self.serve()
@@ -1176,9 +1164,7 @@ class Queues(Api):
                       {"at_once": 2.5}, {"at_once": "2"}, {"rate": None},
                       {"rate": 1000001}, {"rate": 1e-9}, {"at_once": 1e99},
                       {"rate": 1, "more": 1}):
-            self.refused(400, "EINVAL", "POST", "/v1/queues/q/limits",
-                         json.dumps(wrong).encode(),
-                         Content_Type="application/json")
+            self.refused(400, "EINVAL", "POST", "/v1/queues/q/limits", wrong)
 
     def test_pause_and_resume(self):
         before = time.time()
@@ -1197,8 +1183,7 @@ class Queues(Api):
         self.assertIsNone(self.queue("q")["paused_since_ms"])
 
     def test_a_pause_that_was_cut_short(self):
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         client("ZADD", "{%s:1}:paused" % self.space, 1500, "q")
         said = self.queue("q")
         self.assertEqual((said["paused"], said["paused_shards"],
@@ -1227,14 +1212,13 @@ class Engines(Api):
         """Of 40, 16 are with the engine, which hangs; the others have not
         begun."""
         running = self.serve("--timeout=60")
-        self.send("PUT", task_path("before"), {"queue": "q", "in": 60})
+        self.put_task("before")
         folder = f"/proc/{running.process.pid}/fd"
         before = len(os.listdir(folder))
         answers = {}
 
         def add(name):
-            answers[name] = self.send("PUT", task_path(name),
-                                      {"queue": "q", "in": 60}).status
+            answers[name] = self.put_task(name).status
 
         def is_stopping():
             return self.ask("GET", "/v1/queues/q").status == 503
@@ -1262,12 +1246,11 @@ class Engines(Api):
     def test_an_engine_that_hangs_makes_an_add_uncertain(self):
         """And those who wait for a thread for too long have lost nothing."""
         running = self.serve("--timeout=2")
-        self.send("PUT", task_path("before"), {"queue": "q", "in": 60})
+        self.put_task("before")
         answers = []
 
         def add(number):
-            answers.append(self.send("PUT", task_path(str(number)),
-                                     {"queue": "q", "in": 60}))
+            answers.append(self.put_task(str(number)))
 
         self.engine.send_signal(signal.SIGSTOP)
         try:
@@ -1290,8 +1273,7 @@ class Engines(Api):
             else:
                 self.assertEqual(each.headers["Retry-After"], "1")
         # The same id may come again.
-        wait_until(lambda: self.send("PUT", task_path("0"), {
-            "queue": "q", "in": 60}).status in (200, 201))
+        wait_until(lambda: self.put_task("0").status in (200, 201))
         self.assertEqual(running.end(), YES)
 
     def test_an_engine_that_is_away(self):
@@ -1312,9 +1294,8 @@ class Engines(Api):
 
     def test_an_engine_that_is_full(self):
         self.serve()
-        self.send("PUT", task_path("a"), {"queue": "q", "in": 60})
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        self.put_task("a")
+        client = self.connect()
         client("CONFIG", "SET", "maxmemory", "1")
         try:
             answer = self.send("PUT", task_path("b"), {"queue": "q", "in": 1})
@@ -1400,8 +1381,7 @@ class Engines(Api):
         one has happened all the same."""
         self.ctl("init", "--shards=1")
         self.add("--queue=q", "--in=60", "--expires-in=900", "--id=a")
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         self.through(b"\r\na\r\n$2\r\nin\r\n", then=lambda: client(
             "SETRANGE", "{%s:0}:r:a" % self.space, 57,
             struct.pack("<Q", round(time.time() * 1000))))
@@ -1460,13 +1440,11 @@ class Engines(Api):
     def test_an_engine_that_is_weak_after_a_lost_answer(self):
         """That it does not serve says nothing about what was sent before."""
         self.ctl("init", "--shards=1")
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         self.addCleanup(client, "CONFIG", "SET", "appendfsync", "always")
         self.through(b"the payload", then=lambda: client(
             "CONFIG", "SET", "appendfsync", "everysec"))
-        answer = self.send("PUT", task_path("a"), {
-            "queue": "q", "in": 60, "payload": "the payload"})
+        answer = self.put_task("a", payload="the payload")
         self.assertEqual((answer.status, answer.json["error"]),
                          (504, "ETIMEDOUT"))
         client("CONFIG", "SET", "appendfsync", "always")
@@ -1474,8 +1452,7 @@ class Engines(Api):
 
     def test_a_space_that_is_gone(self):
         self.serve("--timeout=1")
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         client("FLUSHALL")
         answer = self.send("PUT", task_path("a"), {"queue": "q", "in": 1})
         self.assertEqual((answer.status, answer.json["error"]),

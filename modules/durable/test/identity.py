@@ -72,8 +72,7 @@ class Loss(Actors, Programs):
     def setUp(self):
         super().setUp()
         self.ctl("init", "--shards=4", "--slots=64", "--tick=20")
-        self.client = self.engine.client()
-        self.addCleanup(self.client.close)
+        self.client = self.connect()
 
     def key(self, shard):
         return f"{{{self.space}:{shard}}}:meta"
@@ -258,8 +257,7 @@ class OneShard(Programs):
     def test_it_is_refused_until_it_is_repaired(self):
         self.ctl("init")
         self.add("--queue=q", "--in=60", "--id=t")
-        client = self.engine.client()
-        self.addCleanup(client.close)
+        client = self.connect()
         client("DEL", "{%s:0}:meta" % self.space)
         # However many keys of others there are.
         for i in range(3000):

@@ -43,8 +43,7 @@ def commands_of_page():
 class Rights(Programs):
     def setUp(self):
         super().setUp()
-        self.admin = self.engine.client()
-        self.addCleanup(self.admin.close)
+        self.admin = self.connect()
         self.admin(*[
             word.replace("hwt", self.space)
             if word[0] in "~&" or word == "hwt"
