@@ -71,8 +71,13 @@ struct hwt_durable_task task_of(const char *id);
 int add_one(const char *id);
 int cancel_one(const char *id);
 int reschedule_one(const char *id, uint64_t delay_ns);
-/* One that must be accepted. */
+/* One that must be accepted; with its id and what it is besides. */
 void add_task(const struct hwt_durable_task *task);
+#define add_with(name, ...)                                   \
+	add_task(&(const struct hwt_durable_task){.id = name, \
+	    .id_length = sizeof(name) - 1,                    \
+	    .queue = "q",                                     \
+	    __VA_ARGS__})
 /* So many, in batches, with the ids PREFIX0, PREFIX1 and so on. as is what they
  * are besides; NULL: as task_of has them. */
 void add_many(

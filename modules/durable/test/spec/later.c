@@ -163,11 +163,8 @@ Test(later, what_the_callback_says_is_kept_if_finish_says_nothing)
 
 Test(later, what_finish_error_says_of_a_retry_is_kept_if_none_is_left)
 {
-	struct hwt_durable_task task = task_of("a");
-
-	task.max_attempts = 1;
 	yard_open();
-	add_task(&task);
+	add_with("a", .max_attempts = 1);
 	wait_for(&calls, 1);
 	assert_ok(hwt_durable_finish_error(
 	    token[0], HWT_DURABLE_RETRY, 0, "busy", 4));

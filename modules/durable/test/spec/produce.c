@@ -51,11 +51,8 @@ PlaceTest(produce, what_was_added_can_be_got)
 
 PlaceTest(produce, a_due_time_is_rounded_up_to_a_millisecond)
 {
-	struct hwt_durable_task task = task_of("a");
-
-	task.flags = HWT_DURABLE_AT;
-	task.due_unix_ns = HWT_MS(1700000000123) + 1;
-	add_task(&task);
+	add_with("a", .flags = HWT_DURABLE_AT,
+	    .due_unix_ns = HWT_MS(1700000000123) + 1);
 	assert_u64(info_of("a").due_unix_ns, HWT_MS(1700000000124));
 }
 

@@ -246,14 +246,11 @@ Test(scheduler, a_stopped_timer_is_ESHUTDOWN)
 
 Test(scheduler, it_looks_once_a_second_when_the_timer_is_stopped_under_it)
 {
-	struct hwt_durable_task task = task_of("a");
-
 	timer = worker_timer_open(HWT_MS(1));
 	place_open(with_timer);
 	place_schedule();
 	assert_ok(hwt_stop(timer, NULL));
-	task.delay_ns = HWT_MS(300);
-	add_task(&task);
+	add_with("a", .delay_ns = HWT_MS(300));
 	await_state("a", HWT_DURABLE_DELIVERED);
 	place_close();
 	assert_ok(hwt_destroy(timer));

@@ -23,8 +23,8 @@
 static const char *const fsynced[] = {"--appendonly", "yes", "--appendfsync",
     "always", "--aof-load-truncated", "no", NULL};
 
-static void
-need(int fine, const char *what)
+void
+need(bool fine, const char *what)
 {
 	if (fine)
 		return;
@@ -32,7 +32,7 @@ need(int fine, const char *what)
 	abort();
 }
 
-static void
+void
 pause_ms(long ms)
 {
 	const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};

@@ -7,6 +7,7 @@
 #ifndef HWT_DURABLE_TEST_SERVER_H
 #define HWT_DURABLE_TEST_SERVER_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <hiredis/hiredis.h>
@@ -31,6 +32,10 @@ void server_stop(struct server *server);
 /* kill -9; and the same engine again, on what is left on its disk. */
 void server_kill(struct server *server);
 void server_again(struct server *server);
+
+/* Ends the program with errno and these words, unless all is fine. */
+void need(bool fine, const char *what);
+void pause_ms(long ms);
 
 /* Of the loopback, in text. */
 void server_free_port(char port[8]);

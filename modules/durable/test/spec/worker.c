@@ -150,15 +150,12 @@ YardTest(worker, FAIL_and_what_is_not_known_is_a_dead_letter, work())
 {
 	struct hwt_durable_info info;
 	char payload[8];
-	struct hwt_durable_task task = task_of("b");
 
 	atomic_store(&seen.answer, HWT_DURABLE_FAIL);
 	assert_ok(add_one("a"));
 	await_state("a", HWT_DURABLE_FAILED);
 	atomic_store(&seen.answer, 77);
-	task.payload = "load";
-	task.payload_length = 4;
-	add_task(&task);
+	add_with("b", .payload = "load", .payload_length = 4);
 	await_state("b", HWT_DURABLE_FAILED);
 	assert_ok(hwt_durable_get(place.durable, "b", 1, &info, payload, 8));
 	assert_u64(info.payload_length, 4);
@@ -196,12 +193,9 @@ YardTest(worker, what_a_callback_says_is_kept_with_the_dead_letter,
 
 YardTest(worker, RETRY_executes_again_after_its_delay, work())
 {
-	struct hwt_durable_task task = task_of("a");
-
 	atomic_store(&seen.answer, HWT_DURABLE_RETRY);
 	atomic_store(&seen.delay_ns, HWT_MS(30));
-	task.max_attempts = 3;
-	add_task(&task);
+	add_with("a", .max_attempts = 3);
 	await_state("a", HWT_DURABLE_FAILED);
 	assert_u64(seen.calls, 3);
 	assert_u64(seen.attempt, 3);
@@ -212,12 +206,10 @@ YardTest(worker, RETRY_executes_again_after_its_delay, work())
 YardTest(worker, RETRY_without_a_delay_backs_off_for_at_most_a_second_at_first,
     work())
 {
-	struct hwt_durable_task task = task_of("a");
 	uint64_t from = monotonic_ns();
 
 	atomic_store(&seen.answer, HWT_DURABLE_RETRY);
-	task.max_attempts = 2;
-	add_task(&task);
+	add_with("a", .max_attempts = 2);
 	await_state("a", HWT_DURABLE_FAILED);
 	assert_u64(seen.calls, 2);
 	cr_assert(monotonic_ns() - from < HWT_SEC(30));
@@ -314,7 +306,6 @@ YardTest(fenced, what_was_not_begun_before_a_suspension_is_not_begun_after_it,
 static void
 run_too_long(struct hwt *timer, bool stops)
 {
-	struct hwt_durable_task task = task_of("a");
 	struct hwt_durable_options with;
 
 	seen.gated = true;
@@ -325,8 +316,7 @@ run_too_long(struct hwt *timer, bool stops)
 	place_work(work(.run_limit_ns = HWT_MS(50), .threads = 2));
 	if (stops)
 		assert_ok(hwt_stop(timer, NULL));
-	task.max_attempts = 2;
-	add_task(&task);
+	add_with("a", .max_attempts = 2);
 	gate_await(&seen.gate);
 	gate_await(&seen.gate);
 	await_state("a", HWT_DURABLE_FAILED);

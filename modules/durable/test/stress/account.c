@@ -51,23 +51,6 @@ static _Atomic unsigned later_count;
 static _Atomic bool later_over;
 
 static void
-need(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	(void)fprintf(stderr, "account: %s\n", what);
-	abort();
-}
-
-static void
-pause_ms(long ms)
-{
-	const struct timespec pause = {.tv_nsec = ms * 1000000};
-
-	(void)nanosleep(&pause, NULL);
-}
-
-static void
 succeed(unsigned producer, unsigned number)
 {
 	need(atomic_fetch_add(&ran[producer][number], 1) == 0,
