@@ -16,7 +16,7 @@ import time
 
 from actor import Actors
 from engine import Client, Error, free_port, start_sentinel
-from programs import NO, UNREACHABLE, Programs, main, wait_until
+from programs import UNREACHABLE, Programs, main, wait_until
 
 FSYNCED, REPLICATED = 2, 3
 SHAPE = {"shards": 4, "slots": 64, "tick": 20}
@@ -218,20 +218,6 @@ class Replicas(Pair):
         self.assertEqual(len(begun), len(set(begun)))
         self.stop_all(other)
         self.no_invariant_is_broken(self.replica)
-
-    def test_a_replica_is_refused(self):
-        self.ctl("init")
-        self.servers = ["--redis", self.replica.servers]
-        for words in (["stat"], ["init"], ["check"], ["show", "t"],
-                      ["add", "--queue=q", "--in=0"]):
-            said = self.ctl(*words, status=NO)
-            self.assertIn("the engine is a replica; a master is needed",
-                          said.err)
-        for program, *words in (["hwtd"],
-                                ["hwt-exec", "--queue=q", "--", "true"]):
-            running = self.start(program, *words)
-            self.assertEqual(running.wait(), NO)
-            self.assertIn("is a replica", running.err)
 
     def test_a_master_that_becomes_a_replica_is_not_written_to(self):
         """It is waited for, as it was a master when it was found."""
