@@ -21,8 +21,8 @@
 #define BYTES_MAX (1u << 20) /* of their payloads: see DESIGN */
 /* Later than that, an occurrence is missed: a line of cron names a minute. */
 #define LATE_MAX_S 60
-/* What a zone's rules were when it was looked at counts for no longer. */
-#define LOOK_MS UINT64_C(86400000)
+/* What a zone's rules were at a poll counts for no longer. */
+#define POLL_MS UINT64_C(86400000)
 #define MOVE_ARGUMENTS 5u
 
 struct occurrence {
@@ -151,7 +151,7 @@ schedule_find(struct turn *turn, struct found *found)
 	calendar_free(&calendar);
 	if (found->next_ms != 0)
 		return;
-	found->next_ms = turn->now_ms + LOOK_MS;
+	found->next_ms = turn->now_ms + POLL_MS;
 	if (next >= 0 && (uint64_t)next * 1000 < found->next_ms)
 		found->next_ms = (uint64_t)next * 1000;
 }

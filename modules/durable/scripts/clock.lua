@@ -45,7 +45,7 @@ local function set_back()
 		call("ZADD", inflight, max(leases[i + 1] - ahead, now),
 			leases[i])
 	end
-	next_look = now
+	next_poll = now
 	version = version + 1
 	commit("resumed", now, "doubted", 0, "turn", "")
 end

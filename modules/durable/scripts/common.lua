@@ -55,7 +55,7 @@ local BATCH_MAX = 512
 local BYTES_MAX = 1048576 -- of payloads in a call: they delay all others
 local GENERATION_MAX = 4294967295
 local TICKS_MAX = 1000 -- that one call looks at
-local WAIT_MAX = 1000 -- ms until the next look, at most
+local WAIT_MAX = 1000 -- ms until the next poll, at most
 local LANES_MAX = 64 -- of a bucket, whose first members are looked at
 local LEAP_MAX = 60000 -- a leap of the clock by more is doubted
 local LEAP_HOLD = 10000 -- until it has lasted for so long
@@ -76,7 +76,7 @@ local base, base_up -- the same, but real while that is doubted
 local ahead -- for so many ms time stands still, until real has caught up
 local in_doubt -- real has leapt, and now stands still
 local doubted -- since when, by real; 0: it is not
-local cursor, version, next_look, tick, slots, retention
+local cursor, version, next_poll, tick, slots, retention
 local paused, resumed, scan
 local pending, delivered -- tasks in buckets, and in queues
 local fence -- the last one of the shard
@@ -233,7 +233,7 @@ local function open(meta_alone)
 			FORMAT_LANES, space))
 	end
 	local clock
-	clock, cursor, version, next_look = meta[2], meta[3], meta[4], meta[5]
+	clock, cursor, version, next_poll = meta[2], meta[3], meta[4], meta[5]
 	tick, slots, retention = meta[6], meta[7], meta[8]
 	paused, resumed, scan = meta[9], meta[10], meta[11]
 	pending, delivered = meta[12], meta[13]
@@ -852,13 +852,13 @@ end
 -- The last step, with more fields of meta. A counter that something has made
 -- unreadable stays so, and audit says it.
 local function commit(...)
-	if earliest and earliest < next_look then
-		next_look = earliest
+	if earliest and earliest < next_poll then
+		next_poll = earliest
 		-- A hint, which a user without rights to channels cannot give.
 		try("PUBLISH", space .. ":due", shard)
 	end
 	call("HSET", KEYS[1], "clock", now, "cursor", cursor,
-		"version", version, "next", next_look, "pending", pending,
+		"version", version, "next", next_poll, "pending", pending,
 		"delivered", delivered, ...)
 	for name, by in pairs(delta) do
 		try("HINCRBY", KEYS[1], name, by)

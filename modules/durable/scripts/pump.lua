@@ -313,7 +313,7 @@ end
 if in_doubt or doubted ~= 0 then
 	weigh_leap()
 end
-local was_cursor, was_next = cursor, next_look
+local was_cursor, was_next = cursor, next_poll
 local goes_on, more = turn()
 local looked_for = more and now or find_next()
 if next_schedule > now then
@@ -322,8 +322,8 @@ end
 if cursor ~= was_cursor or changed then
 	version = version + 1
 end
-next_look = looked_for
-if cursor ~= was_cursor or changed or next_look ~= was_next or
+next_poll = looked_for
+if cursor ~= was_cursor or changed or next_poll ~= was_next or
 	goes_on ~= last_turn then
 	commit("turn", goes_on)
 end
