@@ -39,7 +39,10 @@ box_fd(const struct box *box)
 }
 
 /* Calls run for at most max links (0: for all that are there now), and counts
- * them, if count is not NULL. */
+ * them, if count is not NULL. hwt_mailbox_run is this loop again: it counts
+ * only the tasks that it has started, and asks after each whether that has
+ * forked. As parameters of one loop, these two take more lines than they save.
+ */
 static inline int
 box_run(struct box *box, size_t max, size_t *count, void (*run)(a64_t *link))
 {
