@@ -566,6 +566,32 @@ class Mailbox(_Executor):
         _check(result)
 
 
+class _Mailbox:
+    """That of a module, which says what _create, _executor_of, _fd and _run
+    are, and _destroy, a _Destroyer. It lives as long as something refers to
+    it."""
+
+    def __init__(self):
+        self._pointer = ctypes.c_void_p()
+        _check(self._create(ctypes.byref(self._pointer)))
+        self._executor = self._executor_of(self._pointer)
+
+    def __del__(self):
+        if self._pointer:
+            self._destroy(self._pointer)
+
+    def fileno(self):
+        """Readable while something waits in it; do not read it."""
+        return _check(self._fd(self._pointer))
+
+    def run(self, most=0):
+        """Calls at most that many callables (0: all that are there now);
+        returns how many."""
+        called = ctypes.c_size_t()
+        _check(self._run(self._pointer, most, ctypes.byref(called)))
+        return called.value
+
+
 # Timers and pools that have threads, until they are closed.
 _live = set()
 _ending = []

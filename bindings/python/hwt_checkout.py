@@ -504,10 +504,7 @@ class Pause:
             hwt._check(self._answers[1])
 
 
-_destroy_mailbox = hwt._Destroyer(_lib.hwt_request_mailbox_destroy)
-
-
-class Mailbox:
+class Mailbox(hwt._Mailbox):
     """For an event loop: callables of acquire_then are called on the thread
     that calls run().
 
@@ -515,27 +512,11 @@ class Mailbox:
 
     It lives as long as a Checkout or a Waiter refers to it."""
 
-    def __init__(self):
-        self._pointer = ctypes.c_void_p()
-        hwt._check(_lib.hwt_request_mailbox_create(
-            ctypes.byref(self._pointer)))
-        self._executor = _lib.hwt_request_mailbox_executor(self._pointer)
-
-    def __del__(self, _destroy=_destroy_mailbox):
-        if self._pointer:
-            _destroy(self._pointer)
-
-    def fileno(self):
-        """Readable while something waits in it; do not read it."""
-        return hwt._check(_lib.hwt_request_mailbox_fd(self._pointer))
-
-    def run(self, most=0):
-        """Calls at most that many callables (0: all that are there now);
-        returns how many."""
-        told = ctypes.c_size_t()
-        hwt._check(_lib.hwt_request_mailbox_run(
-            self._pointer, most, ctypes.byref(told)))
-        return told.value
+    _create = _lib.hwt_request_mailbox_create
+    _executor_of = _lib.hwt_request_mailbox_executor
+    _fd = _lib.hwt_request_mailbox_fd
+    _run = _lib.hwt_request_mailbox_run
+    _destroy = hwt._Destroyer(_lib.hwt_request_mailbox_destroy)
 
 
 _destroy = hwt._Destroyer(_lib.hwt_checkout_destroy)

@@ -194,37 +194,18 @@ class Operation:
             _lib.hwt_operation_reschedule, hwt._to_ns(delay))
 
 
-_destroy_mailbox = hwt._Destroyer(_lib.hwt_operation_mailbox_destroy)
-
-
-class Mailbox:
+class Mailbox(hwt._Mailbox):
     """For an event loop: done is called on the thread that calls run().
 
         loop.add_reader(mailbox, mailbox.run)          # asyncio
 
     It lives as long as a Purgatory or an Operation refers to it."""
 
-    def __init__(self):
-        self._pointer = ctypes.c_void_p()
-        hwt._check(_lib.hwt_operation_mailbox_create(
-            ctypes.byref(self._pointer)))
-        self._executor = _lib.hwt_operation_mailbox_executor(self._pointer)
-
-    def __del__(self, _destroy=_destroy_mailbox):
-        if self._pointer:
-            _destroy(self._pointer)
-
-    def fileno(self):
-        """Readable while an operation waits; do not read it."""
-        return hwt._check(_lib.hwt_operation_mailbox_fd(self._pointer))
-
-    def run(self, most=0):
-        """Calls done of at most that many operations (0: of all that are there
-        now); returns of how many."""
-        ran = ctypes.c_size_t()
-        hwt._check(_lib.hwt_operation_mailbox_run(
-            self._pointer, most, ctypes.byref(ran)))
-        return ran.value
+    _create = _lib.hwt_operation_mailbox_create
+    _executor_of = _lib.hwt_operation_mailbox_executor
+    _fd = _lib.hwt_operation_mailbox_fd
+    _run = _lib.hwt_operation_mailbox_run
+    _destroy = hwt._Destroyer(_lib.hwt_operation_mailbox_destroy)
 
 
 _destroy = hwt._Destroyer(_lib.hwt_purgatory_destroy)
