@@ -10,8 +10,8 @@ against the keys of the engine.
 One producer adds RATE tasks a second and cancels some (examples/durable); the
 other one, which the seed steers, adds, cancels and reschedules one by one.
 Kills are SIGKILL, of whom and when the seed says. soak.py is the long form.
-With --outside, what operators, disks and clocks do besides: see Outside; in the
-end the engine loses its data, and the space is made anew.
+With --outside, what operators, disks and clocks do besides: see Outside. What
+becomes of a space whose data is lost is in identity.py.
 
 What is checked, by the numbers of the invariants: 1 what was acknowledged and
 not cancelled ends. 2 nothing begins before it is due, by the engine's word and
@@ -901,40 +901,6 @@ class Outside:
         self.load.machine.set_one(name, 0)
         self.load.killed.append((now_ms(), name + "'s clock", process))
 
-    def anew(self):
-        """The data are lost, and the space is made anew, when the rest has been
-        judged: what has the old one is refused for ever, and touches nothing
-        of the new one."""
-        load = self.load
-        hwtd = Part(load, "hwtd-old", load.hwtd)
-        with self.engine.client() as client, load.chaos.make_actor() as actor:
-            actor.open(level=0, shards=0, slots=0, tick=0)
-            actor("work", QUEUE, 1, 30000, 0)
-            self.wait_for_text("hwtd-old.err", "serves")
-            client("FLUSHALL")
-            load.ctl("init", f"--shards={SHARDS}")
-            load.ctl("add", f"--queue={QUEUE}", "--in=0", "--id=new")
-            for words in (("add", QUEUE, 0, 1, "order", "new"),
-                          ("cancel", "new"), ("reschedule", "new", 0)):
-                error = actor(*words)[0]
-                if error != -errno.ESTALE:
-                    load.complain(f"{words[0]} of the old space: {error}")
-            if hwtd.process.wait(LIMIT) != 1:
-                load.complain("hwtd of the old space: exit status "
-                              f"{hwtd.process.returncode}")
-            shown = json.loads(load.ctl("show", "new").stdout)
-            if (shown["state"], shown["attempts"]) != ("pending", 0):
-                load.complain(f"what is of the new space is {shown}")
-
-    def wait_for_text(self, name, text):
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
-            with open(self.load.path(name), encoding="ascii") as file:
-                if text in file.read():
-                    return
-            time.sleep(0.05)
-        self.load.complain(f"{name}: no {text!r}")
-
     def close(self):
         for replica in self.replicas:
             replica.close()
@@ -979,8 +945,6 @@ def run(options):
         load.account.judge_rest(load.check())
         balance(load)
         load.report()
-        if options.outside:
-            outside.anew()
     except BaseException as error:
         load.complain(repr(error))
         raise
