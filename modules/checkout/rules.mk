@@ -5,8 +5,7 @@
 $(eval $(call module,checkout))
 $(eval $(call module_tests,checkout))
 
-# Its explorer has models of its own in the place of the timer, locks and
-# memory.
+# Its explorer has a model of its own in the place of the timer.
 explored_alone += $(checkout)
 checkout_shim := -include $(checkout_test)/explore_shim.h
 checkout_explorer := $(wildcard $(checkout_test)/explore_*.c)
@@ -17,7 +16,7 @@ $(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
 # Not at random addresses, as the shards follow from these.
 build/%/checkout-explore: $$(call objects,$(checkout) \
 		$(checkout_explorer) test/explore/explore.c \
-		test/script.c)
+		test/explore/model.c test/script.c)
 	$(call say,LD)
 	$(Q)$(link) -no-pie -o $@ $(filter %.o,$^) $(libs)
 

@@ -13,9 +13,8 @@
  * is woken. A futex is its word: to compare it and to enter the queue is one
  * step, as under the kernel's lock.
  *
- * The core's static data (sections hwt_data and hwt_bss, renamed by the
- * Makefile) is what it was after its constructors, at the begin of each
- * execution.
+ * What belongs to the core alone is in model_core.c: so a module can have these
+ * models without it.
  */
 #include "model.h"
 
@@ -91,33 +90,13 @@ static unsigned char touched[ARENA / GRAIN];
 static bool released[LINES];
 static void (*destructor)(void *);
 
-/* The core's data. */
-extern char __start_hwt_data[], __stop_hwt_data[];
-extern char __start_hwt_bss[], __stop_hwt_bss[];
-static char *data_kept, *bss_kept;
-
-static size_t
-data_bytes(void)
-{
-	return (size_t)(__stop_hwt_data - __start_hwt_data);
-}
-
-static size_t
-bss_bytes(void)
-{
-	return (size_t)(__stop_hwt_bss - __start_hwt_bss);
-}
+/* What else begins anew; NULL: nothing. */
+static void (*core_reset)(void);
 
 void
-model_init(void)
+model_on_reset(void (*function)(void))
 {
-	data_kept = malloc(data_bytes() + bss_bytes());
-	if (data_kept == NULL)
-		abort();
-	bss_kept = data_kept + data_bytes();
-	memcpy(data_kept, __start_hwt_data, data_bytes());
-	memcpy(bss_kept, __start_hwt_bss, bss_bytes());
-	explore_add_local(&thread_state, sizeof(thread_state));
+	core_reset = function;
 }
 
 void
@@ -128,11 +107,10 @@ model_reset(void)
 	memset(touched, 0, model.used / GRAIN);
 	memset(released, 0, model.used / LINE);
 	memset(&model, 0, sizeof(model));
-	memset(&thread_state, 0, sizeof(thread_state));
-	memcpy(__start_hwt_data, data_kept, data_bytes());
-	memcpy(__start_hwt_bss, bss_kept, bss_bytes());
 	model_settings = (struct model_settings){0};
 	model_now_ns = 1000000000;
+	if (core_reset != NULL)
+		core_reset();
 }
 
 static unsigned
@@ -186,9 +164,13 @@ stop_at(const void *at, bool changes)
 	explore_await(&stop->go_on, 4, is_nonzero, &stop->go_on);
 }
 
+void (*model_watch)(const void *at);
+
 void
 model_touch(const void *at)
 {
+	if (model_watch != NULL)
+		model_watch(at);
 	stop_at(at, false);
 	if (!in_arena(at))
 		return;

@@ -52,9 +52,13 @@ struct model_settings {
 extern struct model_settings model_settings;
 extern uint64_t model_now_ns;
 
-/* Once, before all; and at the begin of each execution. */
-void model_init(void);
+/* At the begin of each execution. */
 void model_reset(void);
+void model_on_reset(void (*function)(void));
+/* For programs of the core: once, before all. */
+void model_init(void);
+/* Sees each word that is used by an atomic operation or a lock; NULL: none. */
+extern void (*model_watch)(const void *at);
 /* A step that moves the clock on. */
 void model_clock_add(uint64_t ns);
 /* For explore_program.idle. */

@@ -37,8 +37,6 @@
 #define OBJECTS 3
 #define REQUESTS 6
 #define TIMEOUTS 6
-#define ARENA 16384
-#define BLOCKS 32
 
 enum fake_state {
 	FAKE_NONE,
@@ -87,13 +85,6 @@ static struct world {
 	unsigned groups_retired;
 	struct hwt_request *request[REQUESTS]; /* handed to an executor */
 	uint32_t handed, run;
-	size_t used;
-	struct {
-		char *at;
-		size_t bytes;
-		bool freed;
-	} block[BLOCKS];
-	unsigned blocks;
 	uint64_t mutex[(sizeof(pthread_mutex_t) + 7) / 8];
 	bool hidden; /* under it: object a is not found any more */
 } world;
@@ -101,101 +92,6 @@ struct hwt_checkout *checkout;
 static uint32_t shards; /* of the checkouts that are made */
 static const struct program *running;
 static const struct verb verbs[];
-static _Alignas(64) char arena[ARENA];
-
-/* The system. */
-
-int
-model_forget(void *memory, size_t bytes)
-{
-	memset(memory, 0, bytes);
-	return 0;
-}
-
-void *
-model_alloc(size_t bytes)
-{
-	char *memory = arena + world.used;
-
-	world.used += (bytes + 63) / 64 * 64;
-	explore_check(world.used <= ARENA && world.blocks < BLOCKS);
-	world.block[world.blocks].at = memory;
-	world.block[world.blocks].bytes = bytes;
-	world.blocks++;
-	return memset(memory, 0, bytes);
-}
-
-/* What it had is no valid state of anything. A point at each line, so that
- * orders are tried in which others come to it later. */
-void
-model_free(void *memory)
-{
-	size_t at;
-	unsigned i;
-
-	for (i = 0; i < world.blocks; i++) {
-		if (world.block[i].at != memory)
-			continue;
-		explore_check(!world.block[i].freed);
-		for (at = 0; at + 8 <= world.block[i].bytes; at += 64)
-			explore_modify((char *)memory + at, 8);
-		world.block[i].freed = true;
-		memset(memory, 0xa5, world.block[i].bytes);
-	}
-}
-
-static bool
-is_zero(const void *word)
-{
-	return *(const uint32_t *)word == 0;
-}
-
-int
-model_lock(pthread_mutex_t *mutex)
-{
-	explore_await(mutex, 4, is_zero, mutex);
-	*(uint32_t *)mutex = 1;
-	return 0;
-}
-
-int
-model_unlock(pthread_mutex_t *mutex)
-{
-	explore_modify(mutex, 4);
-	*(uint32_t *)mutex = 0;
-	return 0;
-}
-
-struct seen {
-	const uint32_t *word;
-	uint32_t value;
-};
-
-static bool
-has_changed(const void *context)
-{
-	const struct seen *seen = context;
-
-	return *seen->word != seen->value;
-}
-
-int
-model_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
-{
-	struct seen seen = {(uint32_t *)cond, *(uint32_t *)cond};
-
-	(void)model_unlock(mutex);
-	explore_await(cond, 4, has_changed, &seen);
-	return model_lock(mutex);
-}
-
-int
-model_signal(pthread_cond_t *cond)
-{
-	explore_modify(cond, 4);
-	++*(uint32_t *)cond;
-	return 0;
-}
 
 static bool
 lies_in(const void *at, const void *memory, size_t bytes)
@@ -203,8 +99,9 @@ lies_in(const void *at, const void *memory, size_t bytes)
 	return (uintptr_t)at - (uintptr_t)memory < bytes;
 }
 
-void
-model_touch(const void *at)
+/* Memory that is the user's again. */
+static void
+watch_memory(const void *at)
 {
 	unsigned i;
 
@@ -219,29 +116,6 @@ model_touch(const void *at)
 		    lies_in(at, &world.object[i], sizeof(struct hwt_object)))
 			explore_fail("object %u is used after its end", i);
 	}
-	for (i = 0; i < world.blocks; i++) {
-		if (world.block[i].freed &&
-		    lies_in(at, world.block[i].at, world.block[i].bytes))
-			explore_fail("block %u is used after its end", i);
-	}
-}
-
-void
-model_begin_change(const void *at)
-{
-	(void)at;
-}
-
-void
-model_change(const void *at)
-{
-	(void)at;
-}
-
-void
-model_commit(const void *record)
-{
-	(void)record;
 }
 
 /* The timer. */
@@ -555,6 +429,7 @@ checkout_make(uint32_t hold_after)
 	struct hwt_checkout_options options;
 
 	memset(&world, 0, sizeof(world));
+	model_reset();
 	memset(&options, 0, sizeof(options));
 	memset(&queue_of_thread, 0, sizeof(queue_of_thread));
 	options.shards = shards;
@@ -1631,6 +1506,7 @@ main(int argc, char **argv)
 	unsigned ran;
 
 	explore_add_local(&queue_of_thread, sizeof(queue_of_thread));
+	model_watch = watch_memory;
 	ran = run_family(&checkout_family, schedules, name, replay);
 	ran += run_family(&store_family, schedules, name, replay);
 	return ran == 0;
