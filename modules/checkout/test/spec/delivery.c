@@ -9,27 +9,25 @@ SUITE(delivery);
 static struct store store;
 static struct hwt_request_mailbox *mailbox;
 
-/* holder has object a; each of the others waits for it. */
+/* The first has object a; each of the others waits for it. */
 static void
-open_with(const struct hwt_request_executor *executor, struct demand *demand,
-    unsigned count)
+open_with(const struct hwt_request_executor *executor, const char *members)
 {
 	const struct hwt_checkout_options options = {.executor = executor};
 	unsigned i;
 
 	store_open(&store, &options);
-	for (i = 0; i < count; i++)
-		demand_init(&demand[i], &store, "a");
-	assert_rc(demand_acquire(&demand[0], HWT_NEVER), 0);
-	for (i = 1; i < count; i++)
-		assert_rc(demand_acquire(&demand[i], HWT_NEVER), 1);
+	party_make(&store, members);
+	play("take 0");
+	for (i = 1; i < (strlen(members) + 1) / 2; i++)
+		assert_rc(demand_acquire(&party[i], HWT_NEVER), 1);
 }
 
 static void
-open_mailbox(struct demand *demand, unsigned count)
+open_mailbox(const char *members)
 {
 	assert_rc(hwt_request_mailbox_create(&mailbox), 0);
-	open_with(hwt_request_mailbox_executor(mailbox), demand, count);
+	open_with(hwt_request_mailbox_executor(mailbox), members);
 }
 
 static void
@@ -38,6 +36,10 @@ close_mailbox(void)
 	store_close(&store);
 	assert_rc(hwt_request_mailbox_destroy(mailbox), 0);
 }
+
+/* A test of a checkout whose granted runs in the mailbox. */
+#define MailTest(name, members) \
+	TestBetween(open_mailbox(members), close_mailbox(), delivery, name)
 
 static bool
 is_readable(void)
@@ -59,61 +61,47 @@ run_mailbox(size_t max)
 
 Test(delivery, granted_runs_when_the_mailbox_does_and_the_objects_are_out)
 {
-	static struct demand demand[2];
 
-	open_mailbox(demand, 2);
+	open_mailbox("a a");
 	cr_assert(!(is_readable()));
-	demand_release(&demand[0]);
-	assert_waits(&demand[1]);
+	play("release 0, waits 1");
 	cr_assert(is_readable());
-	assert_stats(&store, 1, 0);
-	assert_rc(demand_cancel(&demand[1]), -ENOENT);
-	assert_rc(hwt_checkout_destroy(store.checkout), -EBUSY);
+	play("out 1 0, too-late 1, cannot-destroy");
 	assert_rc(hwt_request_mailbox_destroy(mailbox), -EBUSY);
 	assert_u64(run_mailbox(0), 1);
-	assert_told(&demand[1], HWT_GRANTED);
+	play("granted 1");
 	cr_assert(!(is_readable()));
-	demand_release(&demand[1]);
+	play("release 1");
 	close_mailbox();
 }
 
-Test(delivery, each_outcome_goes_there_in_the_order_of_the_ends)
+MailTest(each_outcome_goes_there_in_the_order_of_the_ends, "a a a a")
 {
-	static struct demand demand[4];
 	unsigned i;
 
-	open_mailbox(demand, 4);
-	assert_rc(demand_cancel(&demand[2]), 0);
-	assert_rc(demand_cancel(&demand[1]), 0);
-	assert_rc(hwt_checkout_shutdown(store.checkout), 0);
+	play("cancel 2, cancel 1, shutdown");
 	for (i = 1; i < 4; i++)
-		assert_waits(&demand[i]);
+		assert_waits(&party[i]);
 	assert_u64(run_mailbox(2), 2);
-	assert_told(&demand[2], HWT_GRANT_CANCELLED);
-	assert_told(&demand[1], HWT_GRANT_CANCELLED);
-	assert_u64(demand[2].order + 1, demand[1].order);
-	assert_waits(&demand[3]);
+	play("cancelled 2, cancelled 1");
+	assert_u64(party[2].order + 1, party[1].order);
+	play("waits 3");
 	cr_assert(is_readable());
 	assert_u64(run_mailbox(0), 1);
-	assert_told(&demand[3], HWT_GRANT_SHUT_DOWN);
-	demand_release(&demand[0]);
-	close_mailbox();
+	play("shut-down 3, release 0");
 }
 
 /* Released in granted: the next one is told by the next run. */
 Test(delivery, a_run_ends_although_granted_goes_on)
 {
-	static struct demand demand[3];
 
-	open_mailbox(demand, 3);
-	demand[1].in_granted = release_in_granted;
-	demand[2].in_granted = release_in_granted;
-	demand_release(&demand[0]);
+	open_mailbox("a a a");
+	play("releases 1, releases 2, release 0");
 	assert_u64(run_mailbox(0), 1);
-	assert_waits(&demand[2]);
+	play("waits 2");
 	cr_assert(is_readable());
 	assert_u64(run_mailbox(0), 1);
-	assert_told(&demand[2], HWT_GRANTED);
+	play("granted 2");
 	close_mailbox();
 }
 
@@ -133,28 +121,26 @@ wait_or_release(unsigned index, void *arg)
 
 Test(delivery, a_thread_that_waits_needs_no_mailbox)
 {
-	static struct demand demand[2];
 
-	open_mailbox(demand, 1);
-	demand_init(&demand[1], &store, "a");
-	in_parallel(2, wait_or_release, demand);
-	demand_release(&demand[1]);
+	open_mailbox("a");
+	demand_init(&party[1], &store, "a");
+	in_parallel(2, wait_or_release, party);
+	play("release 1");
 	assert_u64(run_mailbox(0), 0);
 	close_mailbox();
 }
 
 Test(delivery, a_stranger_cannot_run_what_is_in_a_mailbox)
 {
-	static struct demand demand[2];
 
-	open_mailbox(demand, 2);
-	assert_rc(hwt_request_run(store.checkout, &demand[0].request), -ENOENT);
-	assert_rc(hwt_request_run(store.checkout, &demand[1].request), -ENOENT);
-	demand_release(&demand[0]);
-	assert_rc(hwt_request_run(store.checkout, &demand[1].request), -ENOENT);
-	assert_waits(&demand[1]);
+	open_mailbox("a a");
+	assert_rc(hwt_request_run(store.checkout, &party[0].request), -ENOENT);
+	assert_rc(hwt_request_run(store.checkout, &party[1].request), -ENOENT);
+	play("release 0");
+	assert_rc(hwt_request_run(store.checkout, &party[1].request), -ENOENT);
+	play("waits 1");
 	assert_u64(run_mailbox(0), 1);
-	demand_release(&demand[1]);
+	play("release 1");
 	close_mailbox();
 }
 
@@ -185,33 +171,30 @@ refuse_it(void *ctx, struct hwt_checkout *checkout, struct hwt_request *request)
 
 Test(delivery, an_executor_runs_it_later_once)
 {
-	static struct demand demand[2];
 	struct hwt_request *kept = NULL;
 	const struct hwt_request_executor executor = {keep_it, &kept};
 
-	open_with(&executor, demand, 2);
-	demand_release(&demand[0]);
-	assert_waits(&demand[1]);
-	cr_assert(kept == &demand[1].request);
+	open_with(&executor, "a a");
+	play("release 0, waits 1");
+	cr_assert(kept == &party[1].request);
 	assert_rc(hwt_request_run(store.checkout, kept), 0);
-	assert_told(&demand[1], HWT_GRANTED);
+	play("granted 1");
 	assert_rc(hwt_request_run(store.checkout, kept), -ENOENT);
-	demand_release(&demand[1]);
+	play("release 1");
 	store_close(&store);
 }
 
 Test(delivery, an_executor_that_runs_at_once_or_refuses)
 {
-	static struct demand demand[2];
 	const struct hwt_request_executor executors[] = {
 	    {run_it, NULL}, {refuse_it, NULL}};
 	unsigned i;
 
 	for (i = 0; i < 2; i++) {
-		open_with(&executors[i], demand, 2);
-		demand_release(&demand[0]);
-		assert_told(&demand[1], HWT_GRANTED);
-		demand_release(&demand[1]);
+		open_with(&executors[i], "a a");
+		demand_release(&party[0]);
+		assert_told(&party[1], HWT_GRANTED);
+		demand_release(&party[1]);
 		store_close(&store);
 	}
 }
@@ -234,13 +217,12 @@ use_in_child(void *arg)
 
 Test(delivery, EOWNERDEAD_in_a_child)
 {
-	static struct demand demand[2];
 
-	open_mailbox(demand, 2);
-	demand_release(&demand[0]);
-	in_child(use_in_child, &demand[1]);
+	open_mailbox("a a");
+	play("release 0");
+	in_child(use_in_child, &party[1]);
 	assert_u64(run_mailbox(0), 1);
-	demand_release(&demand[1]);
+	play("release 1");
 	close_mailbox();
 }
 

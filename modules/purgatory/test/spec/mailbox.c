@@ -41,11 +41,12 @@ mailed_close(void)
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), 0);
 }
 
-Test(mailbox, done_is_called_on_the_loops_thread)
+#define MailTest(name) TestBetween(mailed_open(), mailed_close(), mailbox, name)
+
+MailTest(done_is_called_on_the_loops_thread)
 {
 	party_make(&yard);
 	play("holds 0");
-	mailed_open();
 	cr_assert(!readable(fd));
 	play("met 0 1, pending 0, stats 0 0 0");
 	cr_assert(readable(fd));
@@ -56,15 +57,13 @@ Test(mailbox, done_is_called_on_the_loops_thread)
 	cr_assert(!readable(fd));
 	assert_u64(mailbox_run(0), 0);
 	assert_rc(hwt_operation_run(yard.purgatory, party[0].handle), -ENOENT);
-	mailed_close();
 }
 
-Test(mailbox, in_the_order_in_which_they_ended_and_at_most_max)
+MailTest(in_the_order_in_which_they_ended_and_at_most_max)
 {
 	static struct operation operation[10];
 	unsigned i;
 
-	mailed_open();
 	for (i = 0; i < 10; i++) {
 		operation[i].yard = &yard;
 		assert_rc(watch_key(&operation[i], KEY(i), HWT_SEC(1)), 0);
@@ -76,7 +75,6 @@ Test(mailbox, in_the_order_in_which_they_ended_and_at_most_max)
 	assert_u64(mailbox_run(0), 6);
 	for (i = 0; i < 10; i++)
 		assert_u64(operation[(i + 3) % 10].order, i + 1);
-	mailed_close();
 }
 
 /* What ends while the mailbox runs is there for the next run. */
@@ -90,20 +88,18 @@ watch_again(struct operation *operation)
 	assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 1);
 }
 
-Test(mailbox, a_run_ends_although_done_goes_on)
+MailTest(a_run_ends_although_done_goes_on)
 {
-	struct operation operation = {
+	static struct operation operation = {
 	    .yard = &yard, .in_done = watch_again, .holds = 1};
 	unsigned i;
 
-	mailed_open();
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
 	for (i = 0; i < 5; i++) {
 		cr_assert(readable(fd));
 		assert_u64(mailbox_run(0), 1);
 	}
 	assert_u64(mailbox_run(0), 0);
-	mailed_close();
 }
 
 /* Another one ends, and a run in done takes what was there before. */
@@ -120,13 +116,11 @@ end_another_and_run(struct operation *operation)
 	assert_pending(&second);
 }
 
-Test(
-    mailbox, a_run_that_one_in_done_has_overtaken_takes_nothing_that_came_since)
+MailTest(a_run_that_one_in_done_has_overtaken_takes_nothing_that_came_since)
 {
 	party_make(&yard);
 	party[0].in_done = end_another_and_run;
 	play("holds 0");
-	mailed_open();
 	second = (struct operation){.yard = &yard, .holds = 1};
 	play("met 0 1");
 	assert_rc(watch_key(&second, KEY(1), HWT_SEC(1)), 1);
@@ -137,7 +131,6 @@ Test(
 	cr_assert(readable(fd));
 	assert_u64(mailbox_run(0), 1);
 	assert_ended(&later, HWT_COMPLETED);
-	mailed_close();
 }
 
 static void
@@ -146,24 +139,20 @@ destroy_mailbox(struct operation *operation)
 	operation->rc = hwt_operation_mailbox_destroy(mailbox);
 }
 
-Test(mailbox, EBUSY_while_it_runs)
+MailTest(EBUSY_while_it_runs)
 {
-	struct operation operation = {
+	static struct operation operation = {
 	    .yard = &yard, .in_done = destroy_mailbox, .holds = 1};
 
-	mailed_open();
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 1);
 	assert_u64(mailbox_run(0), 1);
 	assert_rc(operation.rc, -EBUSY);
-	mailed_close();
 }
 
-Test(mailbox, shutdown_leaves_to_it_what_it_holds)
+MailTest(shutdown_leaves_to_it_what_it_holds)
 {
 	party_make(&yard);
-	play("holds 1");
-	mailed_open();
-	play("watch-ms 0 1 1000, met 1 1, shutdown, pending 0, "
+	play("holds 1, watch-ms 0 1 1000, met 1 1, shutdown, pending 0, "
 	     "cannot-destroy");
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), -EBUSY);
 	assert_u64(mailbox_run(1), 1);
@@ -171,29 +160,25 @@ Test(mailbox, shutdown_leaves_to_it_what_it_holds)
 	assert_rc(hwt_operation_mailbox_destroy(mailbox), -EBUSY);
 	assert_u64(mailbox_run(0), 1);
 	play("shut-down 0, completed 1");
-	mailed_close();
 }
 
-Test(mailbox, an_expiry_goes_there_and_its_timeout_does_not_come_back)
+MailTest(an_expiry_goes_there_and_its_timeout_does_not_come_back)
 {
 	party_make(&yard);
-	mailed_open();
 	play("watch-ms 0 1 1, pass 3, pending 0");
 	assert_u64(mailbox_run(0), 1);
 	play("expired 0, watch-ms 1 1 1, pass 3");
 	assert_u64(mailbox_run(0), 1);
 	play("expired 1");
-	mailed_close();
 }
 
 /* Whoever has its descriptor can write to it. */
-Test(mailbox, a_count_that_is_full_is_readable)
+MailTest(a_count_that_is_full_is_readable)
 {
-	struct operation operation[2] = {
+	static struct operation operation[2] = {
 	    {.yard = &yard, .holds = 1}, {.yard = &yard, .holds = 1}};
 	unsigned i;
 
-	mailed_open();
 	for (i = 0; i < 2; i++) {
 		assert_rc(eventfd_write(fd, UINT64_MAX - 1), 0);
 		assert_rc(watch_key(&operation[i], KEY(1), HWT_SEC(1)), 1);
@@ -202,17 +187,15 @@ Test(mailbox, a_count_that_is_full_is_readable)
 		cr_assert(!readable(fd));
 		assert_ended(&operation[i], HWT_COMPLETED);
 	}
-	mailed_close();
 }
 
 /* execute is the purgatory's to call. */
-Test(mailbox, what_it_is_not_handed_over_is_refused)
+MailTest(what_it_is_not_handed_over_is_refused)
 {
 	const struct hwt_operation_executor *executor;
 
 	party_make(&yard);
 	hwt_operation stale;
-	mailed_open();
 	executor = hwt_operation_mailbox_executor(mailbox);
 	play("watch-ms 0 1 1000");
 	stale = party[0].handle;
@@ -229,7 +212,6 @@ Test(mailbox, what_it_is_not_handed_over_is_refused)
 	assert_u64(mailbox_run(0), 0);
 	play("pending 1, cancel-key 1 1");
 	assert_u64(mailbox_run(0), 1);
-	mailed_close();
 }
 
 /* hwt_operation_mailbox_create */
@@ -280,53 +262,45 @@ end_with_my_executor(struct operation *operation)
 	assert_u64(cancel_key(&yard, KEY(1)), 1);
 }
 
-Test(mailbox, an_executor_that_refuses)
+MailTest(an_executor_that_refuses)
 {
-	struct operation operation;
+	static struct operation operation;
 
-	mailed_open();
 	mine.answer = -EAGAIN;
 	end_with_my_executor(&operation);
 	assert_ended(&operation, HWT_CANCELLED);
 	assert_u64(mine.calls, 1);
 	assert_rc(hwt_operation_run(yard.purgatory, mine.last), -ENOENT);
-	mailed_close();
 }
 
-Test(mailbox, an_executor_that_runs_at_once)
+MailTest(an_executor_that_runs_at_once)
 {
-	struct operation operation;
+	static struct operation operation;
 
-	mailed_open();
 	mine.runs = true;
 	end_with_my_executor(&operation);
 	assert_ended(&operation, HWT_CANCELLED);
 	assert_rc(hwt_operation_run(yard.purgatory, mine.last), -ENOENT);
-	mailed_close();
 }
 
-Test(mailbox, an_executor_that_runs_at_once_and_then_refuses)
+MailTest(an_executor_that_runs_at_once_and_then_refuses)
 {
-	struct operation operation;
+	static struct operation operation;
 
-	mailed_open();
 	mine.runs = true;
 	mine.answer = 1;
 	end_with_my_executor(&operation);
 	assert_ended(&operation, HWT_CANCELLED);
-	mailed_close();
 }
 
-Test(mailbox, an_executor_of_its_own_beside_the_purgatorys)
+MailTest(an_executor_of_its_own_beside_the_purgatorys)
 {
-	struct operation operation;
+	static struct operation operation;
 
-	mailed_open();
 	end_with_my_executor(&operation);
 	assert_pending(&operation);
 	assert_u64(mailbox_run(0), 0);
 	assert_rc(hwt_operation_run(yard.purgatory, mine.last), 0);
 	assert_ended(&operation, HWT_CANCELLED);
 	assert_rc(hwt_operation_run(yard.purgatory, mine.last), -ENOENT);
-	mailed_close();
 }
