@@ -21,7 +21,7 @@ mailbox_execute(
 	struct hwt_operation_mailbox *mailbox = ctx;
 	struct operation *held = operation_at(purgatory, operation.id);
 
-	/* A stranger has called hwt_operation_run. */
+	/* Somebody else has called hwt_operation_run. */
 	if (held == NULL || !operation_queue(held, operation.id))
 		return -ENOENT;
 	inbox_push(&mailbox->box.inbox, &held->link);

@@ -18,7 +18,7 @@
  *
  * So events of others could keep an owner for ever. A call that has called
  * predicates AGAIN_MAX times for such events gives RUN up although AGAIN is
- * set: see left.c.
+ * set: see deferred.c.
  *
  *     free --watch--> LIVE RUN <------> LIVE (waits)
  *                        | outcome
@@ -61,9 +61,10 @@
  * the words of those that were refused. Each operation is handed over once at
  * most.
  *
- * CIRCLE. This file, left.c and walk.c call each other in a circle: the owner
- * leaves an operation to a timeout (operation_leave) whose task owns it again,
- * and is a call like any other, at whose end a walk may have been put off.
+ * CIRCLE. This file, deferred.c and walk.c call each other in a circle: the
+ * owner leaves an operation to a timeout (operation_defer) whose task owns it
+ * again, and is a call like any other, at whose end a walk may have been put
+ * off.
  *
  * EDGES
  *   E:event   what a thread wrote before an event: release by its change of the
@@ -86,9 +87,9 @@
 _Thread_local struct call *calls;
 
 void
-call_be_patient(const struct hwt_purgatory *purgatory)
+call_keep_on(const struct hwt_purgatory *purgatory)
 {
-	call_of(purgatory)->patient = true;
+	call_of(purgatory)->keeps_on = true;
 }
 
 void
@@ -393,8 +394,8 @@ operation_own(struct operation *operation, bool watching)
 			return completed;
 		}
 		if (!look && (word & AGAIN) && call->again >= AGAIN_MAX &&
-		    !call->patient) {
-			if (operation_leave(operation, word, &completed))
+		    !call->keeps_on) {
+			if (operation_defer(operation, word, &completed))
 				return completed;
 			continue;
 		}

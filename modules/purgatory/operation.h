@@ -8,7 +8,7 @@
  *   purgatory.c   making, watching, events, shutting down
  *   reschedule.c  a deadline: its timeout's task, moving it
  *   walk.c        walking a key; the end of a call
- *   left.c        operations that a call has left, to the next one or a timeout
+ *   deferred.c    operations that a call leaves to the next one or a timeout
  *   operation.c   the word of an operation, its owner's rule, callbacks
  *   quorum.c      operations that wait for the values of several keys
  *   shard.c       links and thresholds under keys
@@ -19,7 +19,7 @@
  *   memory.c      pages of the system
  *
  * Each calls those below it, and none above, but for operation.c, which says
- * why it calls left.c.
+ * why it calls deferred.c.
  *
  * A record stays one until the purgatory is destroyed, so that a stale handle
  * can be looked up and refused; the generation in its word moves on whenever it
@@ -71,7 +71,7 @@
 #define OUTCOME_ONE UINT64_C(0x20)
 #define OUTCOME_MASK (7 * OUTCOME_ONE)
 #define QUEUED UINT64_C(0x100) /* HELD, and in the list of a mailbox */
-#define LEFT UINT64_C(0x200) /* in the list of left.c */
+#define DEFERRED UINT64_C(0x200) /* in the list of deferred.c */
 #define ARMING UINT64_C(0x400) /* gets a timeout: see reschedule.c */
 
 /* Set by a watch that fails after it has linked the operation. */
@@ -207,11 +207,11 @@ struct operation_pool {
 	aptr_t segments[SLAB_SEGMENTS];
 };
 
-/* See left.c. */
-struct left_list {
+/* See deferred.c. */
+struct deferred_list {
 	pthread_mutex_t
 	    lock; /* of all that follows; no other is held with it */
-	struct left *first;
+	struct deferred *first;
 	uint64_t armed, armings;
 	unsigned users;
 	bool closed;
@@ -230,7 +230,7 @@ struct hwt_purgatory {
 	pthread_mutex_t arming; /* see reschedule.c */
 	struct shard *shard;
 	struct operation_pool *pool;
-	struct left_list left;
+	struct deferred_list deferred;
 };
 
 static inline uint64_t
@@ -384,7 +384,7 @@ struct call {
 	 * and, in a callback, this; the sum is exact when no other thread is
 	 * in a call. */
 	uint64_t tried;
-	bool patient; /* goes on with that: there is no way to leave one */
+	bool keeps_on; /* with that: nothing can be deferred */
 	struct call *outer; /* of another purgatory */
 };
 
@@ -505,7 +505,7 @@ call_flush(struct call *call)
 		call_carry_out(call);
 }
 /* Of the calls that this thread is in: it leaves nothing; or at once. */
-void call_be_patient(const struct hwt_purgatory *purgatory);
+void call_keep_on(const struct hwt_purgatory *purgatory);
 void call_be_tired(const struct hwt_purgatory *purgatory);
 /* Changes bits of the word that others may change, too. */
 void operation_change(
@@ -559,17 +559,17 @@ void quorum_unlink(struct quorum *quorum);
 /* The task of an operation's timeout. */
 hwt_task operation_expire;
 
-/* left.c */
+/* deferred.c */
 /* For the owner, whose word has AGAIN and no outcome: gives it up. False: the
  * word has changed. *completed: as operation_own answers. */
-bool operation_leave(
+bool operation_defer(
     struct operation *operation, uint64_t word, bool *completed);
-/* From now on nothing is left. */
-void left_close(struct hwt_purgatory *purgatory);
-/* Of those that are left, none is pending: cancels the timeout. False: look
+/* From now on nothing is deferred. */
+void deferred_close(struct hwt_purgatory *purgatory);
+/* Of those that are deferred, none is pending: cancels the timeout. False: look
  * again, another thread is about to make one. */
-bool left_await(struct hwt_purgatory *purgatory);
-void left_free(struct hwt_purgatory *purgatory);
+bool deferred_await(struct hwt_purgatory *purgatory);
+void deferred_free(struct hwt_purgatory *purgatory);
 
 /* walk.c */
 /* What a walk through a key takes under the lock at once: see WALK. */

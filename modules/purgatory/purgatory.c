@@ -78,7 +78,7 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	if (options->executor != NULL)
 		made->executor = *options->executor;
 	purgatory_name(made, options->name);
-	made->left.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->deferred.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	made->arming = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	secret_make(&made->of_keys);
 	secret_make(&made->of_generations);
@@ -633,7 +633,7 @@ await_callbacks(struct hwt_purgatory *purgatory)
 {
 	uint32_t end = pool_end(purgatory, NULL);
 
-	while (!left_await(purgatory))
+	while (!deferred_await(purgatory))
 		pause_shortly();
 	await_operations(purgatory, end);
 	await_executors(purgatory);
@@ -657,7 +657,7 @@ hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 	if (call_of(purgatory) != NULL)
 		return -EDEADLK;
 	close_shards(purgatory);
-	left_close(purgatory);
+	deferred_close(purgatory);
 	end = pool_end(purgatory, NULL);
 	while ((operation = pool_next(purgatory, &index, end)) != NULL)
 		end_operation(purgatory, operation);
@@ -710,7 +710,7 @@ hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
 		if (executors_hold(purgatory))
 			return -EBUSY;
 	} else {
-		left_free(purgatory);
+		deferred_free(purgatory);
 	}
 	shards_destroy(purgatory, inherited);
 	free(purgatory);

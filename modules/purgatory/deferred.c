@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations that a call has left: it has called predicates AGAIN_MAX times for
- * events of others, and would go on as long as others are faster than it.
+ * Deferred operations: a call has called predicates AGAIN_MAX times for events
+ * of others, and would go on as long as others are faster than it.
  *
- * Whoever leaves an operation drops RUN and keeps AGAIN in one change of its
- * word, which gets LEFT. From then on the next event that comes becomes the
+ * Whoever defers an operation drops RUN and keeps AGAIN in one change of its
+ * word, which gets DEFERRED. From then on the next event that comes becomes the
  * owner, as with any idle word, and looks. If none comes, a timeout's task does
- * so at the next tick: the leaver puts the operation into the list that this
- * task goes through, and arms it. So nobody waits, and the event that set AGAIN
- * is followed by a predicate that begins after it.
+ * so at the next tick: the one that defers puts the operation into the list
+ * that this task goes through, and arms it. So nobody waits, and the event that
+ * set AGAIN is followed by a predicate that begins after it.
  *
- * LEFT says that the operation is in the list, or that its leaver is about to
- * put it there. If it cannot be there (no memory, the timer refuses, shutdown),
- * the leaver takes it back unless somebody else has, and leaves nothing any
- * more: it is patient.
+ * DEFERRED says that the operation is in the list, or about to be put there. If
+ * it cannot be there (no memory, the timer refuses, shutdown), the call takes
+ * it back unless somebody else has, and defers nothing any more: it keeps on.
  *
- *        leaves                               goes through the list
+ *        defers                               goes through the list
  *        ------                               ---------------------
- *   (A1) drop RUN, set LEFT              (B1) take the list, under the lock
- *   (A2) add it to the list              (B2) clear LEFT; if AGAIN is set and
- *                                             RUN is not, become the owner
+ *   (A1) drop RUN, set DEFERRED          (B1) take the list, under the lock
+ *   (A2) add it to the list              (B2) clear DEFERRED; if AGAIN is set
+ *                                             and RUN is not, become the owner
  *
  *   Forbidden: AGAIN without RUN, and nobody will come to B2. Only A1 makes
- *   such a word. If it sets LEFT, A2 follows, and B2 after that; if LEFT was
- *   set, the B2 that clears it is still to come.
+ *   such a word. If it sets DEFERRED, A2 follows, and B2 after that; if
+ *   DEFERRED was set, the B2 that clears it is still to come.
  *
  * The list has handles: a record may have become another operation's meanwhile,
  * and is not found then.
@@ -38,14 +37,14 @@
 
 #include "operation.h"
 
-struct left {
-	struct left *next;
+struct deferred {
+	struct deferred *next;
 	uint64_t id;
 };
 
 static hwt_task sweep;
 
-/* Clears LEFT. True: the caller has become the owner. */
+/* Clears DEFERRED. True: the caller has become the owner. */
 static bool
 take_back(struct operation *operation, uint64_t id)
 {
@@ -55,7 +54,7 @@ take_back(struct operation *operation, uint64_t id)
 		word = a64_load_acquire(&operation->word);
 		if (!word_is_open(word, id))
 			return false;
-		next = word & ~LEFT;
+		next = word & ~DEFERRED;
 		if ((word & (RUN | AGAIN)) == AGAIN)
 			next |= RUN;
 	} while (!a64_cas_seq(&operation->word, word, next));
@@ -73,31 +72,31 @@ look_at(struct hwt_purgatory *purgatory, uint64_t id)
 static void
 list_visit(struct hwt_purgatory *purgatory)
 {
-	struct left_list *list = &purgatory->left;
-	struct left *left, *next;
+	struct deferred_list *list = &purgatory->deferred;
+	struct deferred *each, *next;
 
 	(void)pthread_mutex_lock(&list->lock);
-	left = list->first;
+	each = list->first;
 	list->first = NULL;
 	(void)pthread_mutex_unlock(&list->lock);
-	for (; left != NULL; left = next) {
-		next = left->next;
-		(void)look_at(purgatory, left->id);
+	for (; each != NULL; each = next) {
+		next = each->next;
+		(void)look_at(purgatory, each->id);
 		call_flush(call_of(purgatory));
-		free(left);
+		free(each);
 	}
 }
 
-/* The caller does what a timeout's task would. True: nothing is left. */
+/* The caller does what a timeout's task would. True: nothing is deferred. */
 static bool
 list_visit_now(struct hwt_purgatory *purgatory)
 {
-	struct left_list *list = &purgatory->left;
+	struct deferred_list *list = &purgatory->deferred;
 	struct call call;
 	bool empty;
 
 	call_begin(&call, purgatory);
-	call_be_patient(purgatory);
+	call_keep_on(purgatory);
 	list_visit(purgatory);
 	call_end(&call);
 	(void)pthread_mutex_lock(&list->lock);
@@ -114,7 +113,7 @@ list_visit_now(struct hwt_purgatory *purgatory)
 static void
 list_arm(struct hwt_purgatory *purgatory, uint64_t number)
 {
-	struct left_list *list = &purgatory->left;
+	struct deferred_list *list = &purgatory->deferred;
 	hwt_timeout timeout;
 
 	while (hwt_new_timeout(
@@ -132,7 +131,7 @@ list_arm(struct hwt_purgatory *purgatory, uint64_t number)
 
 /* With the lock held. The number for list_arm. */
 static uint64_t
-list_begin(struct left_list *list)
+list_begin(struct deferred_list *list)
 {
 	list->armed = ++list->armings;
 	list->users++;
@@ -144,7 +143,7 @@ static void
 sweep(hwt_timeout timeout, void *arg)
 {
 	struct hwt_purgatory *purgatory = arg;
-	struct left_list *list = &purgatory->left;
+	struct deferred_list *list = &purgatory->deferred;
 	uint64_t number = 0;
 	struct call call;
 
@@ -166,63 +165,63 @@ sweep(hwt_timeout timeout, void *arg)
 static bool
 list_add(struct hwt_purgatory *purgatory, uint64_t id)
 {
-	struct left_list *list = &purgatory->left;
-	struct left *left = malloc(sizeof(*left));
+	struct deferred_list *list = &purgatory->deferred;
+	struct deferred *added = malloc(sizeof(*added));
 	uint64_t number = 0;
 	bool closed;
 
-	if (left == NULL)
+	if (added == NULL)
 		return false;
-	left->id = id;
+	added->id = id;
 	(void)pthread_mutex_lock(&list->lock);
 	closed = list->closed;
 	if (!closed) {
-		left->next = list->first;
-		list->first = left;
+		added->next = list->first;
+		list->first = added;
 		if (list->armed == 0)
 			number = list_begin(list);
 	}
 	(void)pthread_mutex_unlock(&list->lock);
 	if (closed)
-		free(left);
+		free(added);
 	if (number != 0)
 		list_arm(purgatory, number);
 	return !closed;
 }
 
 bool
-operation_leave(struct operation *operation, uint64_t word, bool *completed)
+operation_defer(struct operation *operation, uint64_t word, bool *completed)
 {
 	struct hwt_purgatory *purgatory = operation->home->purgatory;
 	uint64_t id = word_id(word, operation->index);
 
 	/* E:spec release */
-	if (!a64_cas_seq(&operation->word, word, (word & ~RUN) | LEFT))
+	if (!a64_cas_seq(&operation->word, word, (word & ~RUN) | DEFERRED))
 		return false;
-	if (!(word & LEFT) && !list_add(purgatory, id)) {
-		call_be_patient(purgatory);
+	if (!(word & DEFERRED) && !list_add(purgatory, id)) {
+		call_keep_on(purgatory);
 		*completed = look_at(purgatory, id);
 	}
 	return true;
 }
 
 static void
-list_free(struct left_list *list)
+list_free(struct deferred_list *list)
 {
-	struct left *left;
+	struct deferred *first;
 
-	while ((left = list->first) != NULL) {
-		list->first = left->next;
-		free(left);
+	while ((first = list->first) != NULL) {
+		list->first = first->next;
+		free(first);
 	}
 }
 
 void
-left_close(struct hwt_purgatory *purgatory)
+deferred_close(struct hwt_purgatory *purgatory)
 {
-	(void)pthread_mutex_lock(&purgatory->left.lock);
-	purgatory->left.closed = true;
-	(void)pthread_mutex_unlock(&purgatory->left.lock);
+	(void)pthread_mutex_lock(&purgatory->deferred.lock);
+	purgatory->deferred.closed = true;
+	(void)pthread_mutex_unlock(&purgatory->deferred.lock);
 }
 
 /* Cancels the timeout, or finds that it has gone. */
@@ -230,7 +229,7 @@ static void
 list_disarm(
     struct hwt_purgatory *purgatory, hwt_timeout timeout, uint64_t number)
 {
-	struct left_list *list = &purgatory->left;
+	struct deferred_list *list = &purgatory->deferred;
 	int error = hwt_cancel_wait(purgatory->timer, timeout);
 
 	(void)error; /* either way it does not run */
@@ -243,9 +242,9 @@ list_disarm(
 }
 
 bool
-left_await(struct hwt_purgatory *purgatory)
+deferred_await(struct hwt_purgatory *purgatory)
 {
-	struct left_list *list = &purgatory->left;
+	struct deferred_list *list = &purgatory->deferred;
 	hwt_timeout timeout;
 	uint64_t number;
 	bool used;
@@ -262,8 +261,8 @@ left_await(struct hwt_purgatory *purgatory)
 
 /* In a forked child. */
 void
-left_free(struct hwt_purgatory *purgatory)
+deferred_free(struct hwt_purgatory *purgatory)
 {
-	if (pthread_mutex_trylock(&purgatory->left.lock) == 0)
-		list_free(&purgatory->left);
+	if (pthread_mutex_trylock(&purgatory->deferred.lock) == 0)
+		list_free(&purgatory->deferred);
 }
