@@ -279,7 +279,7 @@ struct visit {
 	struct watched *watched;
 	bool cleans;
 	struct number random;
-	struct engine_argument janitor[2], pump[2];
+	struct engine_argument janitor[2], pump[3];
 };
 
 struct round {
@@ -301,11 +301,11 @@ clock_must_be_ms(const struct watched *watched)
 
 static void
 call_add(struct round *round, enum script script, const struct watched *watched,
-    const struct engine_argument *argument)
+    const struct engine_argument *argument, uint32_t count)
 {
 	round->call[round->calls++] = (struct engine_call){.script = script,
 	    .shard = watched->shard,
-	    .count = 2,
+	    .count = count,
 	    .arg = argument,
 	    .witness_ms = clock_must_be_ms(watched)};
 }
@@ -325,11 +325,14 @@ round_add(struct round *round, struct watched *watched, uint64_t now)
 		    argument_number(&round->janitor_limit, JANITOR_LIMIT);
 		visit->janitor[1] =
 		    argument_number(&visit->random, random_number() >> 11);
-		call_add(round, SCRIPT_JANITOR, watched, visit->janitor);
+		call_add(round, SCRIPT_JANITOR, watched, visit->janitor, 2);
 	}
 	visit->pump[0] = argument_number(&round->pump_limit, PUMP_LIMIT);
 	visit->pump[1] = argument_text("");
-	call_add(round, SCRIPT_PUMP, watched, visit->pump);
+	visit->pump[2] = argument_text("notify");
+	/* Of several shards, one hint is for all. */
+	call_add(round, SCRIPT_PUMP, watched, visit->pump,
+	    watched->scheduler->durable->shards == 1 ? 3 : 2);
 }
 
 /* Element at of an array of numbers; 0 if there is none. */
@@ -439,7 +442,7 @@ pump_read(struct watched *watched, const struct engine_call *call)
 }
 
 /* Of each queue that has got something, one of those that wait for it is
- * notified of the shards. */
+ * notified of the shards, if its hint was not written by the pump. */
 
 struct hint {
 	const char *queue;
@@ -493,7 +496,7 @@ hints_add(struct hwt_durable_scheduler *scheduler, struct hints *hints,
 	    "%s%u", length > 0 ? " " : "", shard);
 }
 
-/* The names of the queues that a pump has filled. */
+/* The names of the queues that a pump has filled, and told nobody of. */
 static const struct redisReply *
 pump_queues(const struct engine_call *call)
 {

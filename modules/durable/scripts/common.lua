@@ -62,6 +62,7 @@ local LEAP_HOLD = 10000 -- until it has lasted for so long
 local TOGETHER = 16 -- records that are read at once: a MiB at most
 local LONG = 4096 -- bytes of a record
 local SHORT = 1000 -- a queue with more entries is not searched for one
+local HINTS_MAX, HINT_KEPT = 16, 60000 -- of a queue; ms
 
 -- Of a call. open() sets all that enter() does not.
 
@@ -524,6 +525,26 @@ end
 local function append(lane, ...)
 	sure("RPUSH", lane_key(lane), ...)
 	sure("ZADD", prefix .. ":queues", "NX", now, match(lane, "^[^+,]+"))
+end
+
+-- The list of hints for those that wait for a queue: see notify.lua. In a
+-- cluster it may be on another node.
+local function hints_key(queue)
+	return "{" .. space .. "}:k:" .. queue
+end
+
+-- What is wrong with that key; or nil.
+local function push_hint(queue, shards)
+	local key = hints_key(queue)
+	local length = try("RPUSH", key, shards)
+	if type(length) == "table" then
+		return length
+	end
+	if length > HINTS_MAX then
+		call("LTRIM", key, -HINTS_MAX, -1)
+	end
+	call("PEXPIRE", key, HINT_KEPT)
+	return nil
 end
 
 -- Since when take is to begin nothing of a queue; or something false.

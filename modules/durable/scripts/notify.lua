@@ -6,9 +6,6 @@
 -- space between, or "*" for all. It waits with BLPOP. If nobody waits, the hint
 -- stays for who comes; it is no loss if it goes: see DESIGN.
 
-local HINTS_MAX = 16
-local KEPT = 60000 -- ms
-
 local function check(at)
 	local shards = ARGV[at + 1]
 	return not is_name(ARGV[at]) and "queue" or
@@ -17,18 +14,17 @@ local function check(at)
 end
 
 local function notify(at)
-	local key = prefix .. ":k:" .. ARGV[at]
-	local length = sure("RPUSH", key, ARGV[at + 1])
-	if length > HINTS_MAX then
-		call("LTRIM", key, -HINTS_MAX, -1)
+	local queue, shards = ARGV[at], ARGV[at + 1]
+	if is_foreign(push_hint(queue, shards)) then
+		set_aside(hints_key(queue))
+		push_hint(queue, shards)
 	end
-	call("PEXPIRE", key, KEPT)
 end
 
 if #KEYS ~= 1 or not find(KEYS[1], "^{.+}:hosts$") then
 	return refuse_argument(0, "the key is not {SPACE}:hosts")
 end
-prefix = match(KEYS[1], "^(.*):hosts$")
+prefix, space = match(KEYS[1], "^({(.+)}):hosts$")
 local total = (#ARGV - 2) / 2
 if total ~= floor(total) or total < 1 or total > BATCH_MAX then
 	return refuse_argument(0, "the number of arguments")

@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- pump limit version: moves what is due from the wheel to the queues. A tick is
--- left behind only when nothing due is in its slot, so after a stop at any
--- place the next pump goes on where this one was.
+-- pump limit version, and maybe notify: moves what is due from the wheel to the
+-- queues. A tick is left behind only when nothing due is in its slot, so after
+-- a stop at any place the next pump goes on where this one was. With notify, a
+-- hint is written for each queue that got something; the answer has the queues
+-- for which it cannot be, and all without notify.
 --
 -- A PASS goes through all ticks from cursor to that of its begin, and in each
 -- through all lanes; one pump, or several if there is too much for one. What
@@ -290,7 +292,23 @@ local function wait_until(time)
 	return in_doubt and WAIT_MAX or min(WAIT_MAX, max(time - real, 0))
 end
 
-local refused = open() or expect(4)
+-- Of the queues that got something, those whose hint is not written here.
+local function notify_queues(notifies)
+	local names, done = {}, {}
+	for lane in pairs(entries) do
+		local queue = match(lane, "^[^+,]+")
+		if not done[queue] then
+			done[queue] = true
+			if not notifies or push_hint(queue, shard) then
+				names[#names + 1] = queue
+			end
+		end
+	end
+	table.sort(names)
+	return names
+end
+
+local refused = open() or #ARGV ~= 5 and expect(4)
 if refused then
 	return refused
 end
@@ -302,8 +320,11 @@ local expected = ARGV[4] ~= "" and whole(ARGV[4], 0, WHOLE_MAX)
 if ARGV[4] ~= "" and not expected then
 	return refuse_argument(2, "version")
 end
-refused = admit("GETRANGE", "MGET", "RPUSH", "SET", "ZADD", "ZRANGE",
-	"ZRANGEBYLEX", "ZREM")
+if #ARGV == 5 and ARGV[5] ~= "notify" then
+	return refuse_argument(3, "notify")
+end
+refused = admit("GETRANGE", "LTRIM", "MGET", "PEXPIRE", "RPUSH", "SET", "ZADD",
+	"ZRANGE", "ZRANGEBYLEX", "ZREM")
 if refused then
 	return refused
 end
@@ -327,15 +348,7 @@ if cursor ~= was_cursor or changed or next_poll ~= was_next or
 	goes_on ~= last_turn then
 	commit("turn", goes_on)
 end
-local names, listed = {}, {}
-for lane in pairs(entries) do
-	local queue = match(lane, "^[^+,]+")
-	if not listed[queue] then
-		listed[queue] = true
-		names[#names + 1] = queue
-	end
-end
-table.sort(names)
+local names = notify_queues(ARGV[5])
 return {moved, more and 0 or wait_until(looked_for), version, cursor, now,
 	more and 1 or 0, ahead, in_doubt and real - now or 0, names,
 	next_schedule <= now and 1 or 0}

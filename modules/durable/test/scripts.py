@@ -846,7 +846,8 @@ BAD = {
     "pump": lambda: [
         *with_bad(["5", "1"], 0, NOT_NUMBERS + [0, 1001], 1),
         *with_bad(["5", "1"], 1, NOT_NUMBERS[1:] + [BIG + 2], 2),
-        (0, []), (0, ["5"]), (0, ["5", "", "1"])],
+        (3, ["5", "", "1"]), (3, ["5", "", ""]),
+        (0, []), (0, ["5"]), (0, ["5", "", "notify", "1"])],
     "janitor": lambda: [
         *with_bad(["5", "1"], 0, NOT_NUMBERS + [0, 1001], 1),
         *with_bad(["5", "1"], 1, NOT_NUMBERS + [BIG + 2], 2),
@@ -2466,6 +2467,27 @@ class Hints(Case):
         self.assertEqual(self.told(other), b"*")
         self.assertEqual(self.client("EXISTS", self.KEY), 0)
 
+    def test_a_pump_notifies_one_for_each_queue_that_gets_something(self):
+        waiting = [self.waiting() for _ in range(2)]
+        other = self.waiting("{test}:k:r")
+        self.add("x", delay=0)
+        self.add("y", delay=0, flag="high")
+        self.add("z", queue="r", delay=0)
+        self.assertEqual(self.call("pump", 10, "", "notify")[8], [])
+        self.assertEqual([self.told(each) for each in (*waiting, other)],
+                         [b"0", None, b"0"])
+        self.assertEqual(self.call("pump", 10, "", "notify")[8], [])
+        self.assertEqual(self.told(waiting[1]), None)
+
+    def test_a_pump_says_for_which_queues_it_could_not(self):
+        self.client("SET", self.KEY, "foreign")
+        self.add("x", delay=0)
+        self.add("z", queue="r", delay=0)
+        moved, *_, names, _ = self.call("pump", 10, "", "notify")
+        self.assertEqual((moved, names), (2, [b"q"]))
+        self.assertEqual(self.client("GET", self.KEY), b"foreign")
+        self.assertEqual(self.client("LLEN", "{test}:k:r"), 1)
+
     def test_a_hint_stays_for_who_comes(self):
         self.space("notify", 0, "q", "7")
         self.assertEqual(self.told(self.waiting()), b"7")
@@ -3250,7 +3272,7 @@ class Rights(Case):
                     "notify": ["q", "1"],
                     "finish": ["x", self.fence(), "done", 0],
                     "extend": [1000, "x", self.fence()],
-                    "janitor": [100, 1], "pump": [100, ""],
+                    "janitor": [100, 1], "pump": [100, "", "notify"],
                     "cancel": ["x"], "reschedule": ["x", "in", 5],
                     "schedule": PUT, "dead": ["drop", "x"]}[name]
         for outcome in ("retry", "fail", "release"):
@@ -3509,7 +3531,8 @@ class Failure(Case):
 
 
 class Cluster(unittest.TestCase):
-    """Each script touches keys of one slot alone, which a cluster checks."""
+    """Each script touches keys of one slot alone, which a cluster checks; but
+    a pump asks for another, and is refused."""
 
     def test_a_life_in_a_cluster(self):
         with Engine(cluster_enabled="yes") as engine:
@@ -3525,7 +3548,8 @@ class Cluster(unittest.TestCase):
             "add", shard, "x", "q", "in", 0, 2, "", "",
             "y", "r", "in", 0, 1, "", "", "z", "q", "in", 9999, 1, "", ""),
             [0, 0, 0])
-        self.assertEqual(space("pump", shard, 10, "")[0], 2)
+        moved, *_, unnotified, _ = space("pump", shard, 10, "", "notify")
+        self.assertEqual((moved, unnotified), (2, [b"q", b"r"]))
         x = held(space("take", shard, "q", "w", 1, 0, 1, LEASE)[0])
         y = held(space("take", shard, "r", "w", 2, 1, 1, LEASE)[0])
         self.assertEqual((x[0], y[0]), (b"x", b"y"))
