@@ -64,8 +64,8 @@ enum state {
 #define MAGIC UINT64_C(0x6877745200000000)
 #define MAGIC_MASK UINT64_C(0xffffffff00000000)
 
-#define BOXED \
-	UINT64_C(0x200) /* HANDED, and in a mailbox, which alone runs it */
+/* HANDED, and in a mailbox, which alone runs it. */
+#define QUEUED UINT64_C(0x200)
 #define KEEPS UINT64_C(0x800) /* while it is WAITING: it holds some objects */
 #define BATON UINT64_C(0x400) /* woken for the object at, and not used it yet */
 
@@ -393,9 +393,9 @@ void request_resume(struct request *request);
  * has begun. */
 bool flight_begin(struct hwt_checkout *checkout, const void *at);
 void flight_end(struct hwt_checkout *checkout, const void *at);
-/* Calls granted of one that is HANDED, with boxed being BOXED or 0; -ENOENT: it
- * is not. */
-int request_run(struct request *request, uint64_t boxed);
+/* Calls granted of one that is HANDED, with queued being QUEUED or 0; -ENOENT:
+ * it is not. */
+int request_run(struct request *request, uint64_t queued);
 /* Releases what one that is refused or ends has kept. */
 void request_drop(struct request *request);
 /* Releases all; grants is 1 if it was granted. */

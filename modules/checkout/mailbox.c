@@ -22,7 +22,7 @@ mailbox_execute(
 	struct request *handed = (struct request *)request;
 
 	(void)checkout;
-	request_change(handed, 0, BOXED);
+	request_change(handed, 0, QUEUED);
 	inbox_push(&mailbox->box.inbox, &handed->link);
 	return 0;
 }
@@ -68,7 +68,7 @@ static void
 run_link(a64_t *link)
 {
 	(void)request_run(
-	    (void *)((uintptr_t)link - offsetof(struct request, link)), BOXED);
+	    (void *)((uintptr_t)link - offsetof(struct request, link)), QUEUED);
 }
 
 int

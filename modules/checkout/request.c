@@ -606,11 +606,11 @@ requests_let_go(struct hwt_checkout *checkout)
 
 /* Only one takes it. */
 static bool
-take_handed(struct request *request, uint64_t boxed, uint64_t *word)
+take_handed(struct request *request, uint64_t queued, uint64_t *word)
 {
 	*word = a64_load_acquire(&request->word);
 	/* E:request acquire */
-	if (word_state(*word) != STATE_HANDED || (*word & BOXED) != boxed ||
+	if (word_state(*word) != STATE_HANDED || (*word & QUEUED) != queued ||
 	    !a64_cas_seq(
 		&request->word, *word, (*word & ~STATE_MASK) | STATE_ENDED))
 		return false;
@@ -619,12 +619,12 @@ take_handed(struct request *request, uint64_t boxed, uint64_t *word)
 }
 
 int
-request_run(struct request *request, uint64_t boxed)
+request_run(struct request *request, uint64_t queued)
 {
 	struct queue queue;
 	uint64_t word;
 
-	if (!take_handed(request, boxed, &word))
+	if (!take_handed(request, queued, &word))
 		return -ENOENT;
 	queue_begin(&queue);
 	call_granted(request, word);
