@@ -32,7 +32,8 @@ enum {
 	ID_MAX = 24,
 	HALF_MS = 60000,
 	REST_MS = 60000,
-	VISIBILITY_S = 10,
+	VISIBILITY_MS = 10000,
+	RECONNECT_MS = 2000, /* of workers, after Redis answers again */
 	KILL_LASTS_MS = 10000,
 	PATIENCE_MS = 60000 /* nothing more ends: what is left is lost */
 };
@@ -150,7 +151,7 @@ cancel_one(uint64_t number)
 		error = hwt_durable_cancel(durable, id, strlen(id));
 	while (ask_again(error));
 	if (error == 0)
-		entry_of(number)->cancelled = now_ms();
+		entry_of(number)->cancelled = 1;
 	/* It was executed; so long ago, maybe, that its record has gone. */
 	else if (error == -EINPROGRESS || error == -EALREADY ||
 	    (error == -ENOENT && entry_of(number)->end != 0))
@@ -265,7 +266,7 @@ add_begin(void)
 	wanted = book->wanted > book->asked ? book->wanted - book->asked : 0;
 	wanted = wanted < BATCH_MAX ? wanted : BATCH_MAX;
 	/* The entries of what has not ended cannot be used again. */
-	room = book->settled + ENTRIES - book->asked;
+	room = book->settled + AHEAD_MAX - book->asked;
 	if (wanted > 0 && room >= BATCH_MAX &&
 	    adds_begun - adds_done < ADD_THREADS) {
 		add = &adds[adds_begun++ % ADD_THREADS];
@@ -363,20 +364,25 @@ producer_run(void)
 
 /* The worker. */
 
+/* Why it is executed again: before the visibility of its last execution was
+ * over, the worker that had it was killed, or Redis was away, which has not got
+ * the finish. */
 static enum cause
-cause_of(const struct entry *entry, uint64_t now)
+cause_of(const struct entry *entry)
 {
-	uint64_t since = entry->begun_ms, i;
-	enum cause found = NO_CAUSE;
+	uint64_t begun = entry->begun_ms, count = book->kills, i;
+	enum cause found = UNEXPLAINED;
 	const struct kill *kill;
 
-	for (i = book->kills; i > 0; i--) {
-		kill = &book->kill[(i - 1) % KILLS_MAX];
-		if (kill->ms + HWT_SEC(VISIBILITY_S) / HWT_MS(1) < since)
-			break;
+	for (i = 0; i < count && i < KILLS_MAX; i++) {
+		kill = &book->kill[i];
+		if (kill->ms > begun + VISIBILITY_MS)
+			continue;
 		if (kill->part == WORKER && kill->pid == entry->pid)
 			return WORKER_KILLED;
-		if (kill->part == REDIS && kill->ms <= now)
+		if (kill->part == REDIS &&
+		    (kill->back_ms == 0 ||
+			begun <= kill->back_ms + RECONNECT_MS))
 			found = REDIS_KILLED;
 	}
 	return found;
@@ -402,8 +408,10 @@ execute(void *ctx, const struct hwt_durable_delivery *task)
 
 	(void)ctx;
 	if (entry->number != number || entry->cancelled != 0) {
-		atomic_fetch_add(
-		    entry->number != number ? &book->strays : &book->undead, 1);
+		atomic_fetch_add(entry->number != number
+			? &book->cause[UNEXPLAINED]
+			: &book->undead,
+		    1);
 		return fails ? HWT_DURABLE_FAIL : 0;
 	}
 	atomic_fetch_add(&book->begun, 1);
@@ -412,9 +420,9 @@ execute(void *ctx, const struct hwt_durable_delivery *task)
 	else if (entry->runs == 0)
 		note_late(entry->due_ms, now);
 	if (entry->runs > 0)
-		atomic_fetch_add(&book->cause[cause_of(entry, now)], 1);
+		atomic_fetch_add(&book->cause[cause_of(entry)], 1);
 	entry->begun_ms = now;
-	entry->pid = (uint64_t)getpid();
+	entry->pid = (uint32_t)getpid();
 	entry->runs++;
 	entry->end = fails ? FAILED : DONE;
 	return fails ? HWT_DURABLE_FAIL : 0;
@@ -426,7 +434,7 @@ worker_run(void)
 	struct hwt_durable_worker_options work = {.queue = "billion",
 	    .callback = execute,
 	    .threads = 2,
-	    .visibility_ns = HWT_SEC(VISIBILITY_S)};
+	    .visibility_ns = HWT_MS(VISIBILITY_MS)};
 	struct hwt_durable_worker *worker;
 	sigset_t ending;
 	int number;

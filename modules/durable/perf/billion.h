@@ -9,7 +9,9 @@
  *   acked     tasks below this were acknowledged
  *   undone    tasks below this were cancelled, if they were to be
  *   settled   tasks below this have ended and are counted in executed,
- *             cancelled, dead or lost; their entries may be used again
+ *             cancelled, dead or lost; their entries may be used again, but
+ *             no sooner than after AHEAD_MAX more tasks: one of them may be
+ *             executed once more
  *
  * One producer at a time writes these four; after a kill the next one goes on
  * with them, and asks again for what was asked and not acknowledged, by the
@@ -22,7 +24,8 @@
 #include <stdint.h>
 
 enum {
-	ENTRIES = 1 << 22,
+	ENTRIES = 1 << 23,
+	AHEAD_MAX = ENTRIES / 2,
 	KILLS_MAX = 4096,
 	LATE_MAX = 60000 /* ms; the last one is all that are later */
 };
@@ -38,7 +41,7 @@ enum part {
 enum cause {
 	WORKER_KILLED,
 	REDIS_KILLED,
-	NO_CAUSE,
+	UNEXPLAINED,
 	CAUSES
 };
 
@@ -50,13 +53,15 @@ enum end {
 
 struct entry {
 	atomic_uint_fast64_t number, due_ms;
-	atomic_uint_fast64_t begun_ms, pid; /* of the last execution */
-	atomic_uint_fast64_t runs, end;
-	atomic_uint_fast64_t cancelled; /* a cancel was answered by yes */
+	atomic_uint_fast64_t begun_ms; /* of the last execution, as pid */
+	atomic_uint_least32_t pid;
+	atomic_uint_least8_t runs, end;
+	atomic_uint_least8_t cancelled; /* 1: a cancel was answered by yes */
 };
 
+/* back_ms: what was killed is there again; 0: not yet. */
 struct kill {
-	atomic_uint_fast64_t ms, part, pid;
+	atomic_uint_fast64_t ms, part, pid, back_ms;
 };
 
 struct book {
@@ -66,7 +71,6 @@ struct book {
 	atomic_uint_fast64_t kept; /* came too late to be cancelled */
 	atomic_uint_fast64_t early;
 	atomic_uint_fast64_t undead; /* executed after a cancel */
-	atomic_uint_fast64_t strays; /* again, when its entry was another's */
 	atomic_uint_fast64_t cause[CAUSES];
 	atomic_uint_fast64_t wanted; /* by the rates, until now */
 	atomic_uint_fast64_t until_ms; /* of adds */
