@@ -54,7 +54,12 @@ class Request:
 
 class Server:
     """A thread for each connection. A path names what it does: /NAME or
-    /NAME/REST calls self.NAME(socket, rest); False: the connection ends."""
+    /NAME/REST calls self.NAME(socket, rest); False: the connection ends, as it
+    does after what CUT has for a name."""
+
+    CUT = {"nothing": b"", "half": b"HTTP/1.1 200 OK\r\nContent-",
+           "middle": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+           "garbage": b"\x00\xff\r\n\r\nSSH-2.0 \x80" * 99}
 
     def __init__(self, host="127.0.0.1", context=None):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -109,6 +114,9 @@ class Server:
         try:
             path = re.sub("^http://[^/]*", "", request.path)
             name, _, rest = path[1:].partition("/")
+            if name in self.CUT:
+                client.sendall(self.CUT[name])
+                return False
             return getattr(self, name)(client, rest) is not False
         finally:
             with self.lock:
@@ -173,46 +181,31 @@ class Server:
             client.sendall(b"x")
         return False
 
-    def garbage(self, client, _):
-        client.sendall(b"\x00\xff\r\n\r\nSSH-2.0 \x80" * 99)
-        return False
-
-    def nothing(self, client, _):
-        return False
-
     def reset(self, client, _):
         client.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
 
-    def middle(self, client, _):
-        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-        return False
-
-    def half(self, client, _):
-        client.sendall(b"HTTP/1.1 200 OK\r\nContent-")
+    def repeat(self, client, head, part):
+        client.sendall(head)
+        while not self.ended.is_set():
+            client.sendall(part)
         return False
 
     def endless(self, client, rest):
-        client.sendall(b"HTTP/1.1 %s X\r\n\r\n" % rest.encode())
-        while not self.ended.is_set():
-            client.sendall(b"x" * 65536)
-        return False
+        return self.repeat(client, b"HTTP/1.1 %s X\r\n\r\n" % rest.encode(),
+                           b"x" * 65536)
 
     def header(self, client, rest):
         client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: " +
                        b"x" * int(rest) + b"\r\n\r\n")
 
     def headers(self, client, _):
-        client.sendall(b"HTTP/1.1 200 OK\r\n")
-        while not self.ended.is_set():
-            client.sendall(b"A: b\r\n" * 1000)
-        return False
+        return self.repeat(client, b"HTTP/1.1 200 OK\r\n", b"A: b\r\n" * 1000)
 
     def continues(self, client, _):
-        while not self.ended.is_set():
-            client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
-        return False
+        return self.repeat(
+            client, b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
 
 
 class Webhooks(Programs):
