@@ -722,9 +722,8 @@ MUTANTS = [
 ]
 
 
-# Some of their tests take seconds, or start the engine anew: others come first.
-SLOW = (scripts.Queues, scripts.Fair, scripts.Rights, scripts.Failure,
-        clocks.Scripts)
+# Some of their tests take seconds: others come first.
+SLOW = (scripts.Queues, scripts.Fair, scripts.Rights, clocks.Scripts)
 
 
 def changed(file, old, new):

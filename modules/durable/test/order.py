@@ -46,14 +46,6 @@ class Priorities(Case):
         self.assertEqual(self.taken(), ["high4", "high5", "normal2",
                                         "normal3", "low0", "low1"])
 
-    def test_what_comes_later_begins_first_if_it_is_higher(self):
-        self.fill(["low", ""], each=3)
-        self.pump()
-        self.assertEqual(self.kinds(2), ["normal"] * 2)
-        self.fill(["high"])
-        self.pump()
-        self.assertEqual(self.kinds(3), ["high", "normal", "low"])
-
     def test_a_take_stops_at_its_limit_in_any_lane(self):
         self.fill(["low", "", "high"], each=3)
         self.pump()
@@ -87,8 +79,7 @@ class Priorities(Case):
     def test_a_priority_is_of_its_queue_alone(self):
         self.add("a", queue="q")
         self.add("b", queue="r", flag="high")
-        self.add("c", queue="q-", flag="high")
-        self.pump()
+        self.deliver("c", queue="q-", flag="high")
         self.assertEqual(self.taken(), ["a"])
         self.assertEqual(self.taken(queue="q-"), ["c"])
         self.assertEqual(self.taken(queue="r"), ["b"])
@@ -164,8 +155,7 @@ class Priorities(Case):
     def leave_in_long_lane(self):
         """The entry of x, low and cancelled, in a lane too long for LREM."""
         self.damaged = True
-        self.add(flag="low")
-        self.pump()
+        self.deliver(flag="low")
         self.client("RPUSH", self.lane("low"), *["y"] * 1001)
         self.call("cancel", "x")
 
@@ -308,17 +298,8 @@ class Priorities(Case):
         self.assertEqual(self.ask("EXISTS", "queues"), 0)
         self.fill(["high"])
         self.move(3)
-        self.add("later", flag="low")
-        self.pump()
+        self.deliver("later", flag="low")
         self.assertEqual(self.space("queues", 0)[2][2], START + 10)
-
-    def test_a_pause_is_of_all_lanes(self):
-        self.fill(LANES)
-        self.pump()
-        self.call("queue", "pause", "q")
-        self.assertEqual(self.taken(), [])
-        self.call("queue", "resume", "q")
-        self.assertEqual(len(self.taken()), 3)
 
     def test_the_clock_is_set_back(self):
         self.fill(["high"])
@@ -624,13 +605,6 @@ class Limits(Case):
         self.fill(9)
         self.limit(rate=2000)
         self.assertEqual(self.taken()[0], ["x0", "x1"])
-
-    def test_high_begins_first_within_a_limit(self):
-        self.fill(3)
-        self.add("high", flag="high")
-        self.pump()
-        self.limit(2)
-        self.assertEqual(self.taken()[0], ["high", "x0"])
 
     def test_a_clock_that_was_ahead_leaves_no_empty_bucket(self):
         self.fill(1)
