@@ -521,35 +521,16 @@ try(unsigned i)
 		receive(subject);
 }
 
-static void
-wait_never(unsigned i)
-{
-	acquire_wait(i, HWT_NEVER, 0);
-}
-
-static void
-wait_soon(unsigned i)
-{
-	acquire_wait(i, 1, -ETIMEDOUT);
-}
-
-static void
-wait_cancelled(unsigned i)
-{
-	acquire_wait(i, HWT_NEVER, -ECANCELED);
-}
-
-static void
-wait_retired(unsigned i)
-{
-	acquire_wait(i, 1, -EIDRM);
-}
-
-static void
-wait_shut_down(unsigned i)
-{
-	acquire_wait(i, HWT_NEVER, -ESHUTDOWN);
-}
+#define WAIT(name, delay_ns, other)               \
+	static void name(unsigned i)              \
+	{                                         \
+		acquire_wait(i, delay_ns, other); \
+	}
+WAIT(wait_never, HWT_NEVER, 0)
+WAIT(wait_soon, 1, -ETIMEDOUT)
+WAIT(wait_cancelled, HWT_NEVER, -ECANCELED)
+WAIT(wait_retired, 1, -EIDRM)
+WAIT(wait_shut_down, HWT_NEVER, -ESHUTDOWN)
 
 static void
 shut_down(void)
@@ -741,25 +722,27 @@ pause_stays(unsigned delay_ns)
 	explore_check(hwt_checkout_pause(checkout, delay_ns) == 0);
 }
 
+/* It may answer that as well. */
 static void
-pause_within(unsigned delay_ns)
+pause_or(uint64_t delay_ns, int other)
 {
 	int result = hwt_checkout_pause(checkout, delay_ns);
 
-	explore_check(result == 0 || result == -ETIMEDOUT);
+	explore_check(result == 0 || result == -ETIMEDOUT || result == other);
 	if (result == 0)
 		resume();
 }
 
 static void
+pause_within(unsigned delay_ns)
+{
+	pause_or(delay_ns, 0);
+}
+
+static void
 pause_or_not(void)
 {
-	int result = hwt_checkout_pause(checkout, 0);
-
-	explore_check(
-	    result == 0 || result == -ETIMEDOUT || result == -EALREADY);
-	if (result == 0)
-		resume();
+	pause_or(0, -EALREADY);
 }
 
 static void

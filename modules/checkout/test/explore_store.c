@@ -259,23 +259,14 @@ keep(unsigned i)
 	world.claim[i].keeps = true;
 }
 
-static void
-wait_granted(unsigned i)
-{
-	acquire_wait(i, 0);
-}
-
-static void
-wait_failed(unsigned i)
-{
-	acquire_wait(i, -EIO);
-}
-
-static void
-wait_shut_down(unsigned i)
-{
-	acquire_wait(i, -ESHUTDOWN);
-}
+#define WAIT(name, other)               \
+	static void name(unsigned i)    \
+	{                               \
+		acquire_wait(i, other); \
+	}
+WAIT(wait_granted, 0)
+WAIT(wait_failed, -EIO)
+WAIT(wait_shut_down, -ESHUTDOWN)
 
 static void
 cancel(unsigned i)

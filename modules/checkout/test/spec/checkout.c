@@ -231,22 +231,37 @@ expect(int rc, int wanted)
 	    rc_name(wanted), script_at);
 }
 
-static void
-take(unsigned i)
-{
-	expect(demand_acquire(&party[i], HWT_NEVER), 0);
-}
+/* Verbs that are a call which must answer that. */
+#define OF(name, call, rc)           \
+	static void name(unsigned i) \
+	{                            \
+		expect(call, rc);    \
+	}
+OF(take, demand_acquire(&party[i], HWT_NEVER), 0)
+OF(wait_granted, demand_acquire(&party[i], HWT_NEVER), 1)
+OF(try, demand_try(&party[i]), 0)
+OF(refused, demand_try(&party[i]), -EAGAIN)
+OF(cancel, demand_cancel(&party[i]), 0)
+OF(too_late, demand_cancel(&party[i]), -ENOENT)
+OF(timeouts, (int)hwt_pending_timeouts(place->fixture.timer), (int)i)
+OF(retire, hwt_object_retire(place->checkout, &place->thing[i].object), 0)
+OF(cannot_retire, hwt_object_retire(place->checkout, &place->thing[i].object),
+    -EPERM)
+#define ALONE(name, call, rc)     \
+	static void name(void)    \
+	{                         \
+		expect(call, rc); \
+	}
+ALONE(pause_all, hwt_checkout_pause(place->checkout, 0), 0)
+ALONE(pause_late, hwt_checkout_pause(place->checkout, 0), -ETIMEDOUT)
+ALONE(resume, hwt_checkout_resume(place->checkout), 0)
+ALONE(shutdown_all, hwt_checkout_shutdown(place->checkout), 0)
+ALONE(cannot_destroy, hwt_checkout_destroy(place->checkout), -EBUSY)
 
 static void
 take_ms(unsigned i, unsigned delay_ms)
 {
 	expect(demand_acquire(&party[i], HWT_MS(delay_ms)), 0);
-}
-
-static void
-wait_granted(unsigned i)
-{
-	expect(demand_acquire(&party[i], HWT_NEVER), 1);
 }
 
 static void
@@ -256,33 +271,9 @@ wait_ms(unsigned i, unsigned delay_ms)
 }
 
 static void
-try(unsigned i)
-{
-	expect(demand_try(&party[i]), 0);
-}
-
-static void
-refused(unsigned i)
-{
-	expect(demand_try(&party[i]), -EAGAIN);
-}
-
-static void
 release(unsigned i)
 {
 	demand_release(&party[i]);
-}
-
-static void
-cancel(unsigned i)
-{
-	expect(demand_cancel(&party[i]), 0);
-}
-
-static void
-too_late(unsigned i)
-{
-	expect(demand_cancel(&party[i]), -ENOENT);
 }
 
 static void
@@ -321,12 +312,6 @@ out(unsigned are_out, unsigned wait)
 }
 
 static void
-timeouts(unsigned count)
-{
-	expect((int)hwt_pending_timeouts(place->fixture.timer), (int)count);
-}
-
-static void
 pass(unsigned ms)
 {
 	(void)fixture_step(&place->fixture, HWT_MS(ms));
@@ -352,53 +337,9 @@ got_nothing(unsigned i)
 }
 
 static void
-retire(unsigned thing)
-{
-	expect(
-	    hwt_object_retire(place->checkout, &place->thing[thing].object), 0);
-}
-
-static void
-cannot_retire(unsigned thing)
-{
-	expect(hwt_object_retire(place->checkout, &place->thing[thing].object),
-	    -EPERM);
-}
-
-static void
 forget(unsigned thing)
 {
 	place->thing[thing].holder = NULL;
-}
-
-static void
-pause_all(void)
-{
-	expect(hwt_checkout_pause(place->checkout, 0), 0);
-}
-
-static void
-pause_late(void)
-{
-	expect(hwt_checkout_pause(place->checkout, 0), -ETIMEDOUT);
-}
-
-static void
-resume(void)
-{
-	expect(hwt_checkout_resume(place->checkout), 0);
-}
-
-static void
-shutdown_all(void)
-{
-	expect(hwt_checkout_shutdown(place->checkout), 0);
-}
-
-static void
-cannot_destroy(void)
-{
-	expect(hwt_checkout_destroy(place->checkout), -EBUSY);
 }
 
 void

@@ -349,35 +349,16 @@ again(unsigned i)
 	ledger[i].again = 1;
 }
 
-static void
-watch_a(unsigned i)
-{
-	(void)watch(i, 0, 1, HWT_NEVER);
-}
-
-static void
-watch_b(unsigned i)
-{
-	(void)watch(i, 1, 1, HWT_NEVER);
-}
-
-static void
-watch_ab(unsigned i)
-{
-	(void)watch(i, 0, 2, HWT_NEVER);
-}
-
-static void
-watch_due(unsigned i)
-{
-	(void)watch(i, 0, 1, TICK_NS);
-}
-
-static void
-watch_far(unsigned i)
-{
-	(void)watch(i, 0, 1, 50 * TICK_NS);
-}
+#define WATCH(name, first, keys, delay_ns)             \
+	static void name(unsigned i)                   \
+	{                                              \
+		(void)watch(i, first, keys, delay_ns); \
+	}
+WATCH(watch_a, 0, 1, HWT_NEVER)
+WATCH(watch_b, 1, 1, HWT_NEVER)
+WATCH(watch_ab, 0, 2, HWT_NEVER)
+WATCH(watch_due, 0, 1, TICK_NS)
+WATCH(watch_far, 0, 1, 50 * TICK_NS)
 
 /* A slab has 7 records. */
 static void
@@ -410,23 +391,14 @@ watch_refused(unsigned i)
 	explore_check(rc == -ENOBUFS || (rc == 0 && ledger[i].dones == 1));
 }
 
-static void
-watch_value(unsigned i, unsigned at_least)
-{
-	watch_value_for(i, at_least, HWT_NEVER);
-}
-
-static void
-watch_value_due(unsigned i, unsigned at_least)
-{
-	watch_value_for(i, at_least, TICK_NS);
-}
-
-static void
-watch_value_far(unsigned i, unsigned at_least)
-{
-	watch_value_for(i, at_least, 50 * TICK_NS);
-}
+#define VALUE(name, delay_ns)                           \
+	static void name(unsigned i, unsigned at_least) \
+	{                                               \
+		watch_value_for(i, at_least, delay_ns); \
+	}
+VALUE(watch_value, HWT_NEVER)
+VALUE(watch_value_due, TICK_NS)
+VALUE(watch_value_far, 50 * TICK_NS)
 
 static void
 watch_quorum(unsigned i, unsigned quorum)

@@ -221,6 +221,22 @@ expect(int rc, int wanted)
 	    rc_name(wanted), script_at);
 }
 
+/* Verbs that are a call which must answer that. */
+#define OF(name, call, rc)           \
+	static void name(unsigned i) \
+	{                            \
+		expect(call, rc);    \
+	}
+OF(complete, hwt_operation_complete(place->purgatory, party[i].handle), 0)
+OF(cancel, hwt_operation_cancel(place->purgatory, party[i].handle), 0)
+#define ALONE(name, call, rc)     \
+	static void name(void)    \
+	{                         \
+		expect(call, rc); \
+	}
+ALONE(shut_down_all, hwt_purgatory_shutdown(place->purgatory), 0)
+ALONE(cannot_destroy, hwt_purgatory_destroy(place->purgatory), -EBUSY)
+
 static void
 count(uint64_t is, uint64_t wanted)
 {
@@ -304,18 +320,6 @@ cancel_count(unsigned key, unsigned decided)
 }
 
 static void
-complete(unsigned i)
-{
-	expect(hwt_operation_complete(place->purgatory, party[i].handle), 0);
-}
-
-static void
-cancel(unsigned i)
-{
-	expect(hwt_operation_cancel(place->purgatory, party[i].handle), 0);
-}
-
-static void
 too_late(unsigned i)
 {
 	struct hwt_purgatory *purgatory = place->purgatory;
@@ -374,18 +378,6 @@ static void
 runs(unsigned ms, unsigned tasks)
 {
 	count(fixture_step(&place->fixture, HWT_MS(ms)), tasks);
-}
-
-static void
-shut_down_all(void)
-{
-	expect(hwt_purgatory_shutdown(place->purgatory), 0);
-}
-
-static void
-cannot_destroy(void)
-{
-	expect(hwt_purgatory_destroy(place->purgatory), -EBUSY);
 }
 
 void
