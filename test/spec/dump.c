@@ -5,6 +5,7 @@
  * program is linked.
  */
 #include "test/spec/support_promises.h"
+#include "test/spec/text.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,14 +27,7 @@ static struct recording_executor executor;
 static char *
 dump_of(const struct hwt *timer)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *file = open_memstream(&text, &size);
-
-	cr_assert(file != NULL);
-	assert_ok(hwt_dump(timer, file));
-	fclose(file);
-	return text;
+	return TEXT_OF(hwt_dump(timer, file));
 }
 
 /* Takes the names of tasks out. */

@@ -4,6 +4,7 @@
  * others can read them is shown in test/check/observed.
  */
 #include "test/spec/support_promises.h"
+#include "test/spec/text.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -18,14 +19,7 @@ SUITE(stats_write);
 static char *
 text_of(const struct hwt *timer, enum hwt_format format)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *file = open_memstream(&text, &size);
-
-	cr_assert(file != NULL);
-	assert_ok(hwt_stats_write(timer, file, format));
-	fclose(file);
-	return text;
+	return TEXT_OF(hwt_stats_write(timer, file, format));
 }
 
 /* Serial numbers begin at 1, and each test has a process of its own. */
@@ -49,18 +43,6 @@ assert_has_count(const char *text, const char *metric, uint64_t count)
 
 	snprintf(value, sizeof(value), "%" PRIu64, count);
 	assert_has_line(text, metric, "", value);
-}
-
-static unsigned
-count_of(const char *text, const char *part)
-{
-	unsigned count = 0;
-
-	while ((text = strstr(text, part)) != NULL) {
-		text += strlen(part);
-		count++;
-	}
-	return count;
 }
 
 ManualTest(stats_write, null_and_unknown_formats_are_refused)

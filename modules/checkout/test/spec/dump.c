@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "modules/checkout/test/spec/checkout.h"
-#include "modules/checkout/test/spec/text.h"
+#include "test/spec/text.h"
 
 #include <stdarg.h>
 

@@ -387,18 +387,6 @@ linger(struct demand *demand)
 	left_granted = 1;
 }
 
-static void
-cancel_or_destroy(unsigned index, void *arg)
-{
-	if (index == 0) {
-		assert_rc(demand_cancel(arg), 0);
-		return;
-	}
-	wait_for(&entered, 1);
-	assert_rc(hwt_checkout_destroy(store.checkout), 0);
-	assert_u64(left_granted, 1);
-}
-
 /* A mutex of the user's that tells who locks it twice, or unlocks it twice. */
 static pthread_mutex_t users;
 
@@ -512,17 +500,6 @@ Test(no_lock_held, while_acquire_wait_unlock_waits_others_lock)
 	store_close(&store);
 }
 
-Test(no_lock_held, destroy_waits_for_the_last_granted)
-{
-	store_open(&store, NULL);
-	party_make(&store, "a");
-	party[0].in_granted = linger;
-	play("pause, wait 0");
-	in_parallel(2, cancel_or_destroy, &party[0]);
-	play("cancelled 0");
-	fixture_close(&store.fixture);
-}
-
 /* A thread of lower priority can end the wait: its turn comes while the one
  * that waits sleeps, and not while it yields. */
 static _Atomic uint64_t destroyer;
@@ -554,13 +531,14 @@ cancel_or_tell_and_destroy(unsigned index, void *arg)
 	assert_u64(left_granted, 1);
 }
 
-Test(no_lock_held, destroy_sleeps_while_it_waits)
+Test(no_lock_held, destroy_sleeps_while_it_waits_for_the_last_granted)
 {
 	store_open(&store, NULL);
 	party_make(&store, "a");
 	party[0].in_granted = linger_until_it_sleeps;
 	play("pause, wait 0");
 	in_parallel(2, cancel_or_tell_and_destroy, &party[0]);
+	play("cancelled 0");
 	fixture_close(&store.fixture);
 }
 

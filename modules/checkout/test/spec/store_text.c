@@ -2,7 +2,7 @@
 /* What a store writes about itself: hwt_store_stats_write, hwt_store_dump. */
 #define _GNU_SOURCE
 #include "modules/checkout/test/spec/shelf.h"
-#include "modules/checkout/test/spec/text.h"
+#include "test/spec/text.h"
 
 SUITE(store_text);
 

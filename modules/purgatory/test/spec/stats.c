@@ -3,6 +3,7 @@
  * stats: exact counts.
  */
 #include "modules/purgatory/test/spec/purgatory.h"
+#include "test/spec/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,24 +127,7 @@ YardTestWith(
 static char *
 text_of(struct yard *of, enum hwt_format format)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *file = open_memstream(&text, &size);
-
-	cr_assert(file != NULL);
-	assert_rc(hwt_purgatory_stats_write(of->purgatory, file, format), 0);
-	fclose(file);
-	return text;
-}
-
-static unsigned
-count_of(const char *text, const char *part)
-{
-	unsigned count = 0;
-
-	for (; (text = strstr(text, part)) != NULL; text += strlen(part))
-		count++;
-	return count;
+	return TEXT_OF(hwt_purgatory_stats_write(of->purgatory, file, format));
 }
 
 /* A number of its own in each counter; 7 are pending. */

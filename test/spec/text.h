@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the suites ask of text that the checkout has written. Who includes this
- * defines _GNU_SOURCE. */
+/* What the suites ask of text that the library or a module has written. Who
+ * includes this defines _GNU_SOURCE. */
 #ifndef HWT_TEST_TEXT_H
 #define HWT_TEST_TEXT_H
 
