@@ -250,15 +250,33 @@ Test(answers, ESHUTDOWN_of_a_stopped_timer)
 	assert_rc(hwt_destroy(store.fixture.timer), 0);
 }
 
-Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
+/* A timer with a worker, whose thread the first timeout starts. */
+static struct hwt *timer;
+
+static void
+thread_open(void)
 {
-	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct hwt *timer;
+	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
 
 	assert_rc(hwt_create(&timer, &options), 0);
 	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
 	assert_rc(
 	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
+}
+
+static void
+thread_close(void)
+{
+	assert_rc(hwt_checkout_destroy(store.checkout), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
+#define ThreadTest(suite, name) \
+	TestBetween(thread_open(), thread_close(), suite, name)
+
+ThreadTest(answers, ENOMEM_and_EAGAIN_of_the_timer)
+{
 	party_make(&store, "a a");
 	play("take-ms 0 1000");
 	fault_arm_thread(EAGAIN);
@@ -288,9 +306,6 @@ Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
 	    -ENOMEM);
 	(void)fault_disarm();
 	play("out 1 0, release 0");
-	assert_rc(hwt_checkout_destroy(store.checkout), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
 }
 
 static struct gate gate;
@@ -314,25 +329,15 @@ acquire_and_cancel(unsigned index, void *arg)
 }
 
 /* Refused, it starts the timer's thread, which takes its time. */
-Test(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
+ThreadTest(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
 {
-	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct hwt *timer;
-
 	gate_init(&gate);
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
-	assert_rc(
-	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
 	party_make(&store, "a a");
 	play("take 0");
 	fault_hold_thread(&gate, 0);
 	in_parallel(2, acquire_and_cancel, &party[1]);
 	(void)fault_disarm();
 	play("cancelled 1, release 0");
-	assert_rc(hwt_checkout_destroy(store.checkout), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
 }
 
 static void
@@ -351,25 +356,15 @@ pause_or_try(unsigned index, void *arg)
 }
 
 /* The timer's thread takes its time to start, and cannot. */
-Test(answers, a_pause_that_cannot_be_refuses_nothing)
+ThreadTest(answers, a_pause_that_cannot_be_refuses_nothing)
 {
-	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct hwt *timer;
-
 	gate_init(&gate);
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_checkout_create(&store.checkout, timer, NULL), 0);
-	assert_rc(
-	    hwt_object_init(store.checkout, &store.thing[0].object, 0), 0);
 	party_make(&store, "a");
 	fault_hold_thread(&gate, EAGAIN);
 	in_parallel(2, pause_or_try, &party[0]);
 	(void)fault_disarm();
 	assert_rc(party[0].rc, 0);
 	assert_rc(hwt_checkout_release(store.checkout, &party[0].request), 0);
-	assert_rc(hwt_checkout_destroy(store.checkout), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
 }
 
 /* Waiting in a thread. */
