@@ -153,8 +153,8 @@ write_call(struct buffer *buffer, const struct engine *engine,
 		buffer_word(buffer, call->arg[i].data, call->arg[i].length);
 	if (call->script == COMMAND)
 		return;
-	if (call->witness_ms != 0)
-		buffer_number(buffer, call->witness_ms);
+	if (call->trusted_time_ms != 0)
+		buffer_number(buffer, call->trusted_time_ms);
 	else
 		buffer_text(buffer, "");
 	buffer_text(buffer, engine->identity.text);

@@ -76,7 +76,7 @@ struct engine_call {
 	const struct engine_argument *arg;
 	/* For a script: the engine's clock must have come to this by now; 0:
 	 * the caller does not know. */
-	uint64_t witness_ms;
+	uint64_t trusted_time_ms;
 	/* It writes nothing: what the last of several tries answers is true,
 	 * whatever became of those before it. */
 	bool reads;

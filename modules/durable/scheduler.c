@@ -12,10 +12,11 @@
  *
  * OWNERSHIP. Each scheduler that covers a shard weighs every name that is
  * registered with a hash of name and shard; the heaviest owns the shard: it
- * pumps it when something is due, and runs its janitor once a second, or more
- * often while that walks over keys. The others pump it once a second. That
- * saves work, and nothing depends on it: a pump that finds nothing due does
- * nothing, and two at once are one after the other.
+ * pumps it when something is due, and runs its janitor with a pump: once a
+ * second, or up to 8 times if there are few shards and as many pumps, so that
+ * each takes less time. The others pump it once a second. That saves work, and
+ * nothing depends on it: a pump that finds nothing due does nothing, and two at
+ * once are one after the other.
  * A name is registered with the range of its shards, "0-15.NAME".
  *
  * THREADS. Everything belongs to the loop's thread from its begin to its end,
@@ -37,9 +38,9 @@
 
 #define BATCH_SHARDS 16u
 #define PUMP_LIMIT 256u /* tasks of one script: it must not take long */
-/* It walks over 8 * 16 keys, in about a millisecond; 8 times a second. */
-#define JANITOR_LIMIT 16u
-#define WALK_NS HWT_MS(125)
+#define JANITOR_LIMIT 128u
+#define JANITOR_NS HWT_MS(125) /* from one to the next: as often at most */
+#define JANITOR_KEYS_MAX 1024u /* that it walks over in a second, or once */
 #define HINTS_MAX 128u /* queues of one call */
 #define LEASE_MS 3000u
 #define CLOCK_OFF_MS 10000u /* that the log is told of */
@@ -59,7 +60,6 @@ struct watched {
 	uint64_t clock_ms, clock_ns;
 	uint32_t shard;
 	bool owned, in_line;
-	bool walks; /* the janitor has not come to the end of its walk */
 };
 
 struct hwt_durable_scheduler {
@@ -268,18 +268,12 @@ goodbye(struct hwt_durable_scheduler *scheduler)
 
 /* A batch: the pump of each shard, and before it the janitor of some. */
 
-/* At most, from one visit of its owner to the next. */
-static uint64_t
-visit_after_ns(const struct watched *watched)
-{
-	return watched->walks ? WALK_NS : SECOND_NS;
-}
-
 struct visit {
 	struct watched *watched;
 	bool cleans;
 	struct number random;
-	struct engine_argument janitor[2], pump[3];
+	struct number keys;
+	struct engine_argument janitor[3], pump[3];
 };
 
 struct round {
@@ -307,7 +301,32 @@ call_add(struct round *round, enum script script, const struct watched *watched,
 	    .shard = watched->shard,
 	    .count = count,
 	    .arg = argument,
-	    .witness_ms = clock_must_be_ms(watched)};
+	    .trusted_time_ms = clock_must_be_ms(watched)};
+}
+
+/* The walk is over all keys of the engine: the more shards, the fewer of them
+ * are this one's, and the less time it takes. */
+static uint64_t
+janitor_after_ns(const struct watched *watched)
+{
+	uint64_t shards = watched->scheduler->durable->shards;
+
+	if (!watched->owned)
+		return 10 * SECOND_NS;
+	return shards < SECOND_NS / JANITOR_NS ? shards * JANITOR_NS
+					       : SECOND_NS;
+}
+
+/* As many a second, however often it comes. */
+static uint64_t
+janitor_keys(const struct watched *watched, uint64_t now)
+{
+	uint64_t since_ns = JANITOR_NS;
+
+	if (watched->cleaned_ns != 0)
+		since_ns = now - watched->cleaned_ns;
+	return since_ns < SECOND_NS ? JANITOR_KEYS_MAX * since_ns / SECOND_NS
+				    : JANITOR_KEYS_MAX;
 }
 
 static void
@@ -318,14 +337,15 @@ round_add(struct round *round, struct watched *watched, uint64_t now)
 	visit->watched = watched;
 	/* Its owner may be alive, and not reach it. */
 	visit->cleans = watched->cleaned_ns == 0 ||
-	    now - watched->cleaned_ns >=
-		(watched->owned ? visit_after_ns(watched) : 10 * SECOND_NS);
+	    now - watched->cleaned_ns >= janitor_after_ns(watched);
 	if (visit->cleans) {
 		visit->janitor[0] =
 		    argument_number(&round->janitor_limit, JANITOR_LIMIT);
 		visit->janitor[1] =
 		    argument_number(&visit->random, random_number() >> 11);
-		call_add(round, SCRIPT_JANITOR, watched, visit->janitor, 2);
+		visit->janitor[2] =
+		    argument_number(&visit->keys, janitor_keys(watched, now));
+		call_add(round, SCRIPT_JANITOR, watched, visit->janitor, 3);
 	}
 	visit->pump[0] = argument_number(&round->pump_limit, PUMP_LIMIT);
 	visit->pump[1] = argument_text("");
@@ -347,8 +367,8 @@ reply_at(const struct engine_call *call, size_t at)
 	return number;
 }
 
-/* {leases over, restored, missed, more, walks}. One that fails is due again in
- * a second. */
+/* {leases over, restored, missed, more}. One that fails is due again in a
+ * second. */
 static void
 janitor_read(
     struct watched *watched, const struct engine_call *call, uint64_t now)
@@ -356,7 +376,6 @@ janitor_read(
 	uint64_t missed = reply_at(call, 2);
 
 	watched->cleaned_ns = reply_at(call, 3) != 0 ? 0 : now | 1;
-	watched->walks = reply_at(call, 4) != 0;
 	if (missed != 0)
 		engine_log(watched->scheduler->loop.engine, LOG_ERR,
 		    "shard %u: %llu due tasks were missed, and are found",
@@ -433,10 +452,8 @@ pump_read(struct watched *watched, const struct engine_call *call)
 		line_add(scheduler, watched);
 		return;
 	}
-	if (!watched->owned)
+	if (!watched->owned || wait_ns > SECOND_NS)
 		wait_ns = SECOND_NS;
-	else if (wait_ns > visit_after_ns(watched))
-		wait_ns = visit_after_ns(watched);
 	(void)loop_after(&scheduler->loop, &watched->timeout, shard_is_due,
 	    watched, wait_ns);
 }

@@ -68,7 +68,7 @@ enum outcome {
 };
 extern const char *const outcome_name[];
 #define OUTCOMES 4
-#define OUTCOME_LENGTH 5 /* the longest one */
+#define OUTCOME_LENGTH 5 /* the longest one with a text */
 #define LIMITED "the callback ran for longer than run_limit_ns"
 
 struct job {

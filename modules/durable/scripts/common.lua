@@ -541,9 +541,9 @@ local function push_hint(queue, shards)
 		return length
 	end
 	if length > HINTS_MAX then
-		call("LTRIM", key, -HINTS_MAX, -1)
+		try("LTRIM", key, -HINTS_MAX, -1)
 	end
-	call("PEXPIRE", key, HINT_KEPT)
+	try("PEXPIRE", key, HINT_KEPT)
 	return nil
 end
 

@@ -1,19 +1,21 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- janitor limit random
+-- janitor limit random, and maybe keys
 
 local GRACE = 10000 -- ms after a pause, in which leases can be extended
-local SLOTS_MAX = 64 -- that a call scans
-local KEYS_PER_TASK = 8 -- of the walk over all records
-local QUEUES = 32 -- that a call looks at
-local PLACES = 4 -- of each
+local KEYS_PER_TASK = 8 -- of the walk over all records, if keys are not given
+local KEYS_FOR_ALL = 1024 -- with which a call does all the rest, too
+local SLOTS_MAX = 64 -- that it scans
+local QUEUES = 32 -- that it looks at
+local PLACES_MAX = 16 -- of each
 local SEARCHED = 128 -- a queue with more entries is not searched for one
 local LEASE = 30000 -- ms, of a running task that was in no set
 local LOST = "- the lease ended: nothing was heard of its worker"
 
 local inflight
 local walk -- the cursor of the walk
+local keys -- that this call walks over; with fewer, it does less of the rest
 
 -- The attempt counts, unless its worker says later that it has called nobody.
 local function end_lease(id)
@@ -118,6 +120,10 @@ local function order_queues()
 	end
 end
 
+local function part_of(most)
+	return max(1, floor(most * min(keys / KEYS_FOR_ALL, 1)))
+end
+
 -- So many members of a set, each time from another place, so that all come.
 local function some_of(key, most)
 	local parts = -floor(-sure("ZCARD", key) / most)
@@ -132,7 +138,7 @@ local function mend_places()
 	end
 	for _, queue in ipairs(some_of(prefix .. ":limits", QUEUES)) do
 		local key = places_key(queue)
-		for _, id in ipairs(some_of(key, PLACES)) do
+		for _, id in ipairs(some_of(key, part_of(PLACES_MAX))) do
 			local task = load(id)
 			if not task or task.state ~= RUNNING or
 				task.queue ~= queue then
@@ -143,11 +149,11 @@ local function mend_places()
 end
 
 -- A part of the walk over the engine's keys, for the records of this shard.
-local function restore_some(limit)
+local function restore_some()
 	local first = record_key("")
 	local reply = call("SCAN", walk, "MATCH",
 		string.gsub(first, "[][*?^\\-]", "\\%0") .. "*",
-		"COUNT", limit * KEYS_PER_TASK)
+		"COUNT", keys)
 	local restored = 0
 	for _, key in ipairs(reply[2]) do
 		restored = restored + restore(sub(key, #first + 1))
@@ -206,7 +212,7 @@ end
 -- rotation.
 local function find_missed(limit)
 	local missed, looked = 0, 0
-	for _ = 1, min(SLOTS_MAX, slots) do
+	for _ = 1, min(part_of(SLOTS_MAX), slots) do
 		if not is_covered(scan) then
 			local found, seen = mend_slot(scan, limit - looked)
 			missed, looked = missed + found, looked + seen
@@ -219,7 +225,7 @@ local function find_missed(limit)
 	return missed, false
 end
 
-local refused = open() or expect(4)
+local refused = open() or #ARGV ~= 5 and expect(4)
 if refused then
 	return refused
 end
@@ -230,6 +236,11 @@ if not limit then
 end
 if not random then
 	return refuse_argument(2, "random")
+end
+keys = ARGV[5] and whole(ARGV[5], 1, 8000) or
+	not ARGV[5] and KEYS_PER_TASK * limit
+if not keys then
+	return refuse_argument(3, "keys")
 end
 refused = admit("GETRANGE", "HGET", "LLEN", "LPOS", "LRANGE", "PEXPIRE", "PTTL",
 	"RPUSH", "SCAN", "SET", "SETRANGE", "ZADD", "ZCARD", "ZRANGE",
@@ -242,10 +253,9 @@ math.randomseed(random % 2147483647)
 walk = call("HGET", KEYS[1], "walk")
 walk = whole(walk or "", 0, WHOLE_MAX) and walk or "0"
 local over, more_over = end_leases(limit)
-local restored = restore_some(limit)
+local restored = restore_some()
 local missed, more_missed = find_missed(limit)
 order_queues()
 mend_places()
 commit("scan", scan, "walk", walk)
-return {over, restored, missed, (more_over or more_missed) and 1 or 0,
-	walk ~= "0" and 1 or 0}
+return {over, restored, missed, (more_over or more_missed) and 1 or 0}

@@ -375,7 +375,7 @@ class World:
                 if not self.tasks[name].has_entry]
         for name in lost:
             self.tasks[name].has_entry = True
-        return [len(over), len(lost), 0, 0, 0]
+        return [len(over), len(lost), 0, 0]
 
     def forget(self, real):
         """The engine removes what has ended by its own clock."""
