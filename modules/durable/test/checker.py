@@ -108,8 +108,8 @@ class Shard:
             part = part.decode(errors="replace")
             if part == "aside":
                 continue
-            if part == "t" and kind == b"none":
-                continue  # it has expired meanwhile
+            if kind == b"none":
+                continue  # it has expired, or the janitor has emptied it
             if TYPES.get(part) != kind:
                 self.complain(5, f"{name!r} is a {kind.decode()}")
                 if part == "r":
