@@ -22,6 +22,7 @@ static int answer = HWT_DURABLE_LATER;
 static int finishes_first = -1, finished;
 static _Atomic bool holds; /* callbacks */
 static const char *says; /* with hwt_durable_set_error */
+static bool is_slow; /* so that nothing is taken ahead */
 
 static int
 callback(void *ctx, const struct hwt_durable_delivery *delivery)
@@ -42,6 +43,8 @@ callback(void *ctx, const struct hwt_durable_delivery *delivery)
 	atomic_store(&calls, call + 1);
 	while (atomic_load(&holds))
 		sleep_ns(HWT_MS(1));
+	if (is_slow)
+		sleep_ns(HWT_MS(30));
 	return answer;
 }
 
@@ -327,6 +330,23 @@ Test(later, the_next_is_taken_when_the_callback_has_returned)
 	takes = calls_of("lrange");
 	cr_assert(takes > 0 && takes < CALLS_MAX / 2, "%" PRIu64, takes);
 	for (i = 0; i < CALLS_MAX; i++)
+		assert_ok(hwt_durable_finish(token[i], 0, 0));
+	place_close();
+}
+
+/* The same with what is taken one by one. */
+Test(later, the_next_is_taken_when_a_slow_callback_has_returned)
+{
+	uint64_t from;
+	int i;
+
+	is_slow = true;
+	yard_open(.outstanding_max = 0);
+	from = monotonic_ns();
+	add_many("", 24, NULL);
+	wait_for(&calls, 24);
+	cr_assert(monotonic_ns() - from < HWT_SEC(15));
+	for (i = 0; i < 24; i++)
 		assert_ok(hwt_durable_finish(token[i], 0, 0));
 	place_close();
 }
