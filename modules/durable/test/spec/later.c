@@ -311,22 +311,19 @@ Test(later, what_was_finished_before_the_limit_stays_so)
 	place_close();
 }
 
-/* With a poll each second alone, it takes half a minute. */
-Test(later, the_next_is_taken_when_the_callback_has_returned)
+/* It does not take once for each task. */
+Test(later, tasks_of_fast_callbacks_are_taken_ahead)
 {
 	const struct hwt_durable_worker_options options = {
 	    .queue = "q", .callback = callback};
-	uint64_t from, takes;
+	uint64_t takes;
 	int i;
 
 	place_open(one_shard);
 	place_schedule();
 	place_work(&options);
-	from = monotonic_ns();
 	add_many("", CALLS_MAX, NULL);
 	wait_for(&calls, CALLS_MAX);
-	cr_assert(monotonic_ns() - from < HWT_SEC(15));
-	/* Once for each task, if it did not take ahead. */
 	takes = calls_of("lrange");
 	cr_assert(takes > 0 && takes < CALLS_MAX / 2, "%" PRIu64, takes);
 	for (i = 0; i < CALLS_MAX; i++)
@@ -334,7 +331,7 @@ Test(later, the_next_is_taken_when_the_callback_has_returned)
 	place_close();
 }
 
-/* The same with what is taken one by one. */
+/* They are taken one by one. With a poll each second alone, it takes 24 s. */
 Test(later, the_next_is_taken_when_a_slow_callback_has_returned)
 {
 	uint64_t from;
