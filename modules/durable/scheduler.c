@@ -39,7 +39,7 @@
 #define BATCH_SHARDS 16u
 #define PUMP_LIMIT 256u /* tasks of one script: it must not take long */
 #define JANITOR_LIMIT 128u
-#define JANITOR_NS HWT_MS(125) /* from one to the next: as often at most */
+#define JANITOR_NS HWT_MS(125) /* between two, at least */
 #define JANITOR_KEYS_MAX 1024u /* that it walks over in a second, or once */
 #define HINTS_MAX 128u /* queues of one call */
 #define LEASE_MS 3000u
@@ -513,7 +513,7 @@ hints_add(struct hwt_durable_scheduler *scheduler, struct hints *hints,
 	    "%s%u", length > 0 ? " " : "", shard);
 }
 
-/* The names of the queues that a pump has filled, and told nobody of. */
+/* The names of the queues that a pump has filled without writing a hint. */
 static const struct redisReply *
 pump_queues(const struct engine_call *call)
 {

@@ -1,10 +1,9 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 --
--- janitor limit random, and maybe keys
+-- janitor limit random keys
 
 local GRACE = 10000 -- ms after a pause, in which leases can be extended
-local KEYS_PER_TASK = 8 -- of the walk over all records, if keys are not given
 local KEYS_FOR_ALL = 1024 -- with which a call does all the rest, too
 local SLOTS_MAX = 64 -- that it scans
 local QUEUES = 32 -- that it looks at
@@ -225,7 +224,7 @@ local function find_missed(limit)
 	return missed, false
 end
 
-local refused = open() or #ARGV ~= 5 and expect(4)
+local refused = open() or expect(5)
 if refused then
 	return refused
 end
@@ -237,8 +236,7 @@ end
 if not random then
 	return refuse_argument(2, "random")
 end
-keys = ARGV[5] and whole(ARGV[5], 1, 8000) or
-	not ARGV[5] and KEYS_PER_TASK * limit
+keys = whole(ARGV[5], 1, 8000)
 if not keys then
 	return refuse_argument(3, "keys")
 end

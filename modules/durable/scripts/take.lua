@@ -6,11 +6,11 @@
 -- how many ms this worker is to ask again; 1: at once.
 --
 -- LIMITS of the queue. places: no attempt begins while so many run; who ends
--- one is answered that there is room (finish). rate: a bucket of tokens, one
+-- one learns from finish that there is room. rate: a bucket of tokens, one
 -- for each attempt, which holds as many as a second brings, but at least one;
 -- it is kept as the time when it will be full. Of the workers that come too
--- early one is answered when to ask again, and asks has that time; others get
--- an empty answer, as from an empty queue.
+-- early one learns when to ask again, and asks has that time; others get an
+-- empty answer, as from an empty queue.
 
 local LOOKED_MAX = 2048 -- entries: what nobody waits for goes fast
 local PAGE = 16 -- records that are read at once: up to a MiB

@@ -229,7 +229,7 @@ class Scripts(Case):
         now = self.space.meta(0)["clock"]
         self.assertEqual(self.pump_for(at - now - 1000), 0)
         self.assertEqual(self.pump_for(2000), 1)
-        self.assertEqual(self.space("janitor", 0, 10, 1)[3], 0)
+        self.assertEqual(self.space("janitor", 0, 10, 1, 80)[3], 0)
 
 
 class Machines(Programs):

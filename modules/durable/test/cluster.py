@@ -280,7 +280,7 @@ class Moves(Nodes):
     def refuse(self, space, shard, name, source, target):
         before = self.dump(shard)
         for script, *arguments in (
-                ("pump", 100, ""), ("janitor", 100, 5),
+                ("pump", 100, ""), ("janitor", 100, 5, 800),
                 ("take", "q", f"w{time.monotonic_ns()}", 1, 0, 9, 1000),
                 ("add", "other", "q", "in", 0, 1, "", ""),
                 ("cancel", name), ("reschedule", name, "in", 0),

@@ -40,7 +40,7 @@ def scripts_of(turn):
             ((*held(task), outcome, 0) for task, outcome in zip(
                 taken, ("done", "retry"))), ())),
         ("cancel", (names[2],)),
-        ("janitor", (100, turn)), ("pause", ()), ("resume", ()),
+        ("janitor", (100, turn, 800)), ("pause", ()), ("resume", ()),
         ("queue", ("pause", "r")), ("queue", ("resume", "r")),
     ]
 

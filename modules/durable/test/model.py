@@ -565,7 +565,7 @@ class Run:
             self.log.append(("drain",))
             self.time = self.now + 86400000
             self.engine.clock.stop_at(self.time)
-            self.call("janitor", (1000, 1), ())
+            self.call("janitor", (1000, 1, 8000), ())
             self.call("pump", (1000, ""), (1000, ""))
             for queue in QUEUES:
                 self.token += 1
@@ -575,7 +575,7 @@ class Run:
             self.finish_all()
         self.time = self.now + RETENTION + 1
         self.engine.clock.stop_at(self.time)
-        self.call("janitor", (1000, 1), ())
+        self.call("janitor", (1000, 1, 8000), ())
         broken = self.checker(drained=True)
         require(not broken, broken)
         self.world.forget(self.time)
@@ -713,7 +713,8 @@ class Run:
                   (visibility, items))
 
     def janitor(self):
-        self.call("janitor", (1000, self.random.randrange(2 ** 53)), ())
+        self.call("janitor",
+                  (1000, self.random.randrange(2 ** 53), 8000), ())
 
     def dead(self):
         arguments = (self.random.choice(["drop", "replay"]),

@@ -155,7 +155,7 @@ class Case(unittest.TestCase):
         return self.call("extend", visibility, name, fence)
 
     def janitor(self, limit=100, random=1):
-        return self.call("janitor", limit, random)
+        return self.call("janitor", limit, random, 8 * limit)
 
     def state(self, name="x"):
         data = self.space("get", 0, name)
@@ -627,7 +627,7 @@ class WhilePaused(Case):
         "add": ["y", "q", "in", 0, 1, "", ""], "cancel": ["x"],
         "reschedule": ["x", "in", 0], "pump": [10, ""],
         "take": ["q", "w", 9, 0, 1, 1000], "finish": ["x", 1, "done", 0],
-        "extend": [1000, "x", 1], "janitor": [10, 1],
+        "extend": [1000, "x", 1], "janitor": [10, 1, 80],
         "dead": ["replay", "x"], "clock": [], "queue": ["pause", "q"],
         "schedule": ["drop", "s"],
     }
@@ -825,10 +825,10 @@ BAD = {
         (3, ["5", "", "1"]), (3, ["5", "", ""]),
         (0, []), (0, ["5"]), (0, ["5", "", "notify", "1"])],
     "janitor": lambda: [
-        *with_bad(["5", "1"], 0, NOT_NUMBERS + [0, 1001], 1),
-        *with_bad(["5", "1"], 1, NOT_NUMBERS + [BIG + 2], 2),
+        *with_bad(["5", "1", "1"], 0, NOT_NUMBERS + [0, 1001], 1),
+        *with_bad(["5", "1", "1"], 1, NOT_NUMBERS + [BIG + 2], 2),
         *with_bad(["5", "1", "1"], 2, NOT_NUMBERS + [0, 8001], 3),
-        (0, ["5", "1", "1", "1"])],
+        (0, ["5", "1"]), (0, ["5", "1", "1", "1"])],
     "dead": lambda: [
         *with_bad(["drop", "x"], 0, ["", "DROP", "list"], 1),
         *with_bad(["drop", "x"], 1, BAD_IDS, 2),
@@ -1733,7 +1733,7 @@ class Fair(Case):
                 self.fill(name, 1, START - step)
                 added += 1
             self.move(7)
-            self.assertEqual(self.space("janitor", 0, 100, 1)[2], 0)
+            self.assertEqual(self.space("janitor", 0, 100, 1, 800)[2], 0)
         self.all_are_moved(added)
         self.assertEqual(self.meta()["missed"], 0)
 
@@ -1842,7 +1842,7 @@ class LongQueue(Case):
     def lose_queue(self):
         """The janitor fills it again, and all is taken."""
         self.ask("DEL", "q:q")
-        while self.space("janitor", 0, 1000, 1)[1]:
+        while self.space("janitor", 0, 1000, 1, 8000)[1]:
             while self.take(limit=500):
                 pass
 
@@ -2720,7 +2720,7 @@ class Damage(Case):
             self.space("add", 0, f"x{i}", "q", "in", 0, 1, "", "")
         self.pump()
         self.ask("DEL", "q:q")
-        restored = [self.space("janitor", 0, 1, 1)[1] for _ in range(50)]
+        restored = [self.space("janitor", 0, 1, 1, 8)[1] for _ in range(50)]
         self.assertEqual(sum(restored), 50)
         self.assertLess(max(restored), 50)
         self.assertEqual(self.check(), [])
@@ -2764,7 +2764,7 @@ class Damage(Case):
             space("add", 0, "x", "q", "in", 0, 1, "", "")
             space("pump", 0, 10, "")
             self.client("DEL", space.key(0, "q:q"))
-        self.assertEqual(other("janitor", 0, 100, 1)[1], 1)
+        self.assertEqual(other("janitor", 0, 100, 1, 800)[1], 1)
         self.assertEqual(self.janitor()[1], 1)
 
     def test_a_queue_of_another_type_is_set_aside(self):
@@ -2906,7 +2906,7 @@ class Damage(Case):
         self.client("ZADD", self.bucket()[0], 0, self.bucket()[1])
         self.assertIn(b"5 behind the cursor",
                       self.space("audit", 0, "x")[0])
-        self.assertEqual(self.space("janitor", 0, 100, 1)[2], 1)
+        self.assertEqual(self.space("janitor", 0, 100, 1, 800)[2], 1)
         self.assertEqual(self.meta()["missed"], 1)
         self.assertEqual(self.space("audit", 0, "x", ""), [[], []])
         self.assertEqual(self.space("pump", 0, 100, "")[0], 1)
@@ -3027,7 +3027,7 @@ class Rights(Case):
                     "notify": ["q", "1"],
                     "finish": ["x", self.fence(), "done", 0],
                     "extend": [1000, "x", self.fence()],
-                    "janitor": [100, 1], "pump": [100, "", "notify"],
+                    "janitor": [100, 1, 800], "pump": [100, "", "notify"],
                     "cancel": ["x"], "reschedule": ["x", "in", 5],
                     "schedule": PUT, "dead": ["drop", "x"]}[name]
         for outcome in ("retry", "fail", "release"):
@@ -3192,7 +3192,7 @@ class Janitor(Case):
                 self.space("take", 0, "q", "w", 1, 0, 1, 1)
                 self.move(1)
                 self.assertEqual(
-                    self.space("janitor", 0, 10, random)[0], 1)
+                    self.space("janitor", 0, 10, random, 80)[0], 1)
                 delay = self.record().due - START - 1
                 self.assertTrue(
                     0 <= delay <= min(600000, 1000 * 2 ** (attempts - 1)))
@@ -3267,7 +3267,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual(space("dead", shard, "drop", "y"), 0)
         self.assertEqual(space("reschedule", shard, "z", "in", 5000), 0)
         self.assertEqual(space("cancel", shard, "z"), 0)
-        self.assertEqual(space("janitor", shard, 10, 1), [0] * 4)
+        self.assertEqual(space("janitor", shard, 10, 1, 80), [0] * 4)
         self.assertEqual(space("audit", shard, "x", "z", ""), [[], [], []])
 
 
