@@ -2,7 +2,7 @@
 /* What checkout.h describes. */
 #include "modules/checkout/test/spec/checkout.h"
 
-#include "test/script.h"
+#include "test/spec/verbs.h"
 
 static uint64_t calls_in_all;
 
@@ -224,19 +224,6 @@ party_make(struct store *store, const char *members)
 	}
 }
 
-static void
-expect(int rc, int wanted)
-{
-	cr_assert(rc == wanted, "%s, not %s, at: %s", rc_name(rc),
-	    rc_name(wanted), script_at);
-}
-
-/* Verbs that are a call which must answer that. */
-#define OF(name, call, rc)           \
-	static void name(unsigned i) \
-	{                            \
-		expect(call, rc);    \
-	}
 OF(take, demand_acquire(&party[i], HWT_NEVER), 0)
 OF(wait_granted, demand_acquire(&party[i], HWT_NEVER), 1)
 OF(try, demand_try(&party[i]), 0)
@@ -247,11 +234,6 @@ OF(timeouts, (int)hwt_pending_timeouts(place->fixture.timer), (int)i)
 OF(retire, hwt_object_retire(place->checkout, &place->thing[i].object), 0)
 OF(cannot_retire, hwt_object_retire(place->checkout, &place->thing[i].object),
     -EPERM)
-#define ALONE(name, call, rc)     \
-	static void name(void)    \
-	{                         \
-		expect(call, rc); \
-	}
 ALONE(pause_all, hwt_checkout_pause(place->checkout, 0), 0)
 ALONE(pause_late, hwt_checkout_pause(place->checkout, 0), -ETIMEDOUT)
 ALONE(resume, hwt_checkout_resume(place->checkout), 0)

@@ -2,7 +2,7 @@
 /* What purgatory.h describes. */
 #include "modules/purgatory/test/spec/purgatory.h"
 
-#include "test/script.h"
+#include "test/spec/verbs.h"
 
 _Atomic uint64_t dones_in_all;
 
@@ -214,26 +214,8 @@ party_make(struct yard *yard)
 		party[i].yard = yard;
 }
 
-static void
-expect(int rc, int wanted)
-{
-	cr_assert(rc == wanted, "%s, not %s, at: %s", rc_name(rc),
-	    rc_name(wanted), script_at);
-}
-
-/* Verbs that are a call which must answer that. */
-#define OF(name, call, rc)           \
-	static void name(unsigned i) \
-	{                            \
-		expect(call, rc);    \
-	}
 OF(complete, hwt_operation_complete(place->purgatory, party[i].handle), 0)
 OF(cancel, hwt_operation_cancel(place->purgatory, party[i].handle), 0)
-#define ALONE(name, call, rc)     \
-	static void name(void)    \
-	{                         \
-		expect(call, rc); \
-	}
 ALONE(shut_down_all, hwt_purgatory_shutdown(place->purgatory), 0)
 ALONE(cannot_destroy, hwt_purgatory_destroy(place->purgatory), -EBUSY)
 
