@@ -3,154 +3,100 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // What does a pair cost, time.AfterFunc and the Stop of an old one? See
-// perf/pair.c, whose options these are. There are no ticks: the option is
-// taken, and says how long to wait at both ends of the window.
+// perf/pair.c, whose options these are, but for handoff, probe and aged. There
+// are no ticks: the option is taken, and says how long to wait at both ends of
+// the window.
 
 const (
-	batchMost    = 512
-	blockSize    = 256
-	blocks       = 4
-	probeEveryMS = 50
-	probeDelayMS = 200
-	ms           = int64(time.Millisecond)
+	batchMost   = 512
+	sampleEvery = 64
 )
 
 var mixMS = [4]int64{50, 250, 1000, 30000}
 
-type pairLoad struct {
+var load struct {
 	producers, outstanding, tick, pace int64
 	seconds                            float64
-	mix, random, handoff               bool
+	mix, random                        bool
 	begun                              int64
-	begin                              chan bool
+	begin, over                        chan bool
 	filled, ended, quit                sync.WaitGroup
-	over                               chan bool
+	ran                                int64
 }
-
-var (
-	load pairLoad
-	ran  int64
-)
 
 func count() {
-	atomic.AddInt64(&ran, 1)
+	atomic.AddInt64(&load.ran, 1)
 }
 
-// A caller is a goroutine that makes calls: both of a pair, or with handoff one
-// of them.
-type caller struct {
+// A producer is a goroutine that makes pairs.
+type producer struct {
 	table                 []*time.Timer
 	place, calls, refused int64
 	lot                   random
-	// Handles on their way. An empty block is the end.
-	ring  chan []*time.Timer
-	times histogram
-	pairs bool
+	times                 histogram
 }
 
-func (c *caller) delay() time.Duration {
+func (p *producer) schedule() *time.Timer {
+	delay := 30000 * ms
 	if load.mix {
-		return time.Duration(mixMS[c.lot.next()>>62] * ms)
+		delay = mixMS[p.lot.next()>>62] * ms
 	}
-	return 30 * time.Second
+	return time.AfterFunc(time.Duration(delay), count)
 }
 
-func (c *caller) next() int64 {
+func (p *producer) next() int64 {
 	if load.random {
-		return c.lot.below(load.outstanding)
+		return p.lot.below(load.outstanding)
 	}
-	place := c.place
-	c.place++
-	if c.place == load.outstanding {
-		c.place = 0
+	place := p.place
+	p.place++
+	if p.place == load.outstanding {
+		p.place = 0
 	}
 	return place
 }
 
-func (c *caller) schedule() *time.Timer {
-	return time.AfterFunc(c.delay(), count)
-}
-
-func (c *caller) replace(by *time.Timer) {
-	place := &c.table[c.next()]
+func (p *producer) replace() {
+	place := &p.table[p.next()]
 	if !(*place).Stop() {
-		c.refused++
+		p.refused++
 	}
-	if by == nil {
-		by = c.schedule()
-	}
-	*place = by
+	*place = p.schedule()
 }
 
-// beginCall gives -1 for a call that is not timed.
-func (c *caller) beginCall() int64 {
-	c.calls++
-	if c.calls%sampleEvery != 1 {
-		return -1
-	}
-	return now()
-}
-
-func (c *caller) endCall(from int64) {
-	if from >= 0 {
-		c.times.addCall(from)
-	}
-}
-
-func (c *caller) makePairs(count int64) {
+func (p *producer) makePairs(count int64) {
 	for ; count > 0; count-- {
-		from := c.beginCall()
-		c.replace(nil)
-		c.endCall(from)
-	}
-}
-
-func (c *caller) sendBlock(count int64) {
-	block := make([]*time.Timer, count)
-	for i := range block {
-		from := c.beginCall()
-		block[i] = c.schedule()
-		c.endCall(from)
-	}
-	c.ring <- block
-}
-
-func (c *caller) send(count int64) {
-	for ; count > 0; count -= blockSize {
-		if count < blockSize {
-			c.sendBlock(count)
-		} else {
-			c.sendBlock(blockSize)
+		p.calls++
+		if p.calls%sampleEvery != 1 {
+			p.replace()
+			continue
 		}
+		from := now()
+		p.replace()
+		p.times.addCall(from)
 	}
 }
 
-func (c *caller) cancelBlock(block []*time.Timer) {
-	for _, timer := range block {
-		from := c.beginCall()
-		c.replace(timer)
-		c.endCall(from)
-	}
-}
-
-func (c *caller) behindPace(now int64) int64 {
+func (p *producer) behindPace(now int64) int64 {
 	step := (now-load.begun)/ms + 1
 	target := step * load.pace / (1000 * load.producers)
-	if target > c.calls {
-		return target - c.calls
+	if target > p.calls {
+		return target - p.calls
 	}
 	sleepUntil(load.begun + step*ms)
 	return 0
 }
 
 // nextBatch says how many pairs come next; 0: the end.
-func (c *caller) nextBatch() int64 {
+func (p *producer) nextBatch() int64 {
 	batch := int64(0)
 	for batch == 0 {
 		now := now()
@@ -159,7 +105,7 @@ func (c *caller) nextBatch() int64 {
 		}
 		batch = batchMost
 		if load.pace > 0 {
-			batch = c.behindPace(now)
+			batch = p.behindPace(now)
 		}
 	}
 	if batch > batchMost {
@@ -168,130 +114,37 @@ func (c *caller) nextBatch() int64 {
 	return batch
 }
 
-func (c *caller) await() {
+func (p *producer) run() {
+	p.table = make([]*time.Timer, load.outstanding)
+	for i := range p.table {
+		p.table[i] = p.schedule()
+	}
 	load.filled.Done()
 	<-load.begin
-	c.calls = 0
-	c.times = histogram{}
-}
-
-func (c *caller) end() {
+	for n := p.nextBatch(); n > 0; n = p.nextBatch() {
+		p.makePairs(n)
+	}
 	load.ended.Done()
 	<-load.over
-	for _, timer := range c.table {
+	for _, timer := range p.table {
 		if !timer.Stop() {
-			c.refused++
+			p.refused++
 		}
 	}
 	load.quit.Done()
 }
 
-func (c *caller) produce() {
-	c.table = make([]*time.Timer, load.outstanding)
-	for i := range c.table {
-		c.table[i] = c.schedule()
+func startProducers() []*producer {
+	all := make([]*producer, load.producers)
+	load.filled.Add(len(all))
+	load.ended.Add(len(all))
+	load.quit.Add(len(all))
+	for i := range all {
+		seed := option("seed", 1)*1000003 + int64(i)
+		all[i] = &producer{lot: random(seed)}
+		go all[i].run()
 	}
-	c.await()
-	for n := c.nextBatch(); n > 0; n = c.nextBatch() {
-		c.makePairs(n)
-	}
-	c.end()
-}
-
-func (c *caller) scheduleAll() {
-	c.send(load.outstanding)
-	c.await()
-	for n := c.nextBatch(); n > 0; n = c.nextBatch() {
-		c.send(n)
-	}
-	c.sendBlock(0)
-	c.end()
-}
-
-func (c *caller) cancelAll() {
-	for int64(len(c.table)) < load.outstanding {
-		c.table = append(c.table, <-c.ring...)
-	}
-	c.await()
-	for block := <-c.ring; len(block) > 0; block = <-c.ring {
-		c.cancelBlock(block)
-	}
-	c.end()
-}
-
-func newCaller(callers *[]*caller) *caller {
-	number := len(*callers)
-	c := &caller{lot: random(option("seed", 1)*1000003 + int64(number))}
-	*callers = append(*callers, c)
-	return c
-}
-
-func startCallers() []*caller {
-	var callers []*caller
-	threads := load.producers
-	if load.handoff {
-		threads *= 2
-	}
-	load.filled.Add(int(threads))
-	load.ended.Add(int(threads))
-	load.quit.Add(int(threads))
-	for i := int64(0); i < load.producers; i++ {
-		c := newCaller(&callers)
-		c.pairs = true
-		if !load.handoff {
-			go c.produce()
-			continue
-		}
-		canceller := newCaller(&callers)
-		c.ring = make(chan []*time.Timer, blocks)
-		canceller.ring = c.ring
-		go c.scheduleAll()
-		go canceller.cancelAll()
-	}
-	return callers
-}
-
-// A probe's start, or 0, is written by the goroutine that it starts in.
-type probe struct {
-	due, started int64
-}
-
-func probeCount() int64 {
-	tick := float64(load.tick) / float64(ms)
-	free := load.seconds*1e3 - probeDelayMS - 2*tick
-	if option("probe", 0) == 0 {
-		return 0
-	}
-	must(free >= probeEveryMS, "finding time for a probe failed")
-	return int64(free / probeEveryMS)
-}
-
-func runProbes(probes []probe) {
-	for i := range probes {
-		probe := &probes[i]
-		probe.due = now() + probeDelayMS*ms
-		time.AfterFunc(probeDelayMS*time.Millisecond, func() {
-			atomic.StoreInt64(&probe.started, now())
-		})
-		sleepUntil(load.begun + probeEveryMS*ms*int64(i+1))
-	}
-}
-
-func tellProbes(probes []probe, lagMax int64) {
-	var late histogram
-	for i := range probes {
-		started := atomic.LoadInt64(&probes[i].started)
-		if started != 0 {
-			late.add(started - probes[i].due)
-		}
-	}
-	late.printLate()
-	print("lag_max_ms", "ms", float64(lagMax)/1e6)
-	print("late_beyond_ms", "ms",
-		float64(late.max-2*load.tick-lagMax)/1e6)
-	print("early", "count", float64(late.early))
-	print("lost", "count",
-		float64(int64(len(probes))-late.count-late.early))
+	return all
 }
 
 func readLoad() {
@@ -302,62 +155,48 @@ func readLoad() {
 	load.seconds = fraction("seconds", 1)
 	load.mix = option("mix", 0) != 0
 	load.random = option("random", 0) != 0
-	load.handoff = option("handoff", 0) != 0
 	must(load.producers > 0 && load.outstanding > 0, "options")
+	for _, name := range []string{"handoff", "probe", "aged"} {
+		if option(name, 0) != 0 {
+			fmt.Fprintln(os.Stderr, "Go is measured without", name)
+			os.Exit(77)
+		}
+	}
 	load.begin = make(chan bool)
 	load.over = make(chan bool)
 }
 
-type window struct {
-	cpu, wall int64
-	rss       float64
-}
-
-func measure(probes []probe) window {
-	load.filled.Wait()
-	sleepUntil(now() + 2*load.tick)
-	control := newControl(len(probes) > 0)
-	w := window{cpu: processCPU()}
-	load.begun = now()
-	close(load.begin)
-	runProbes(probes)
-	load.ended.Wait()
-	w.wall = now() - load.begun
-	sleepUntil(now() + 2*load.tick)
-	w.cpu = processCPU() - w.cpu
-	w.rss = rssMiB()
-	lagMax, controlCPU := control.end()
-	w.cpu -= controlCPU
-	if len(probes) > 0 {
-		tellProbes(probes, lagMax)
-	}
-	return w
-}
-
 func pair() {
 	readLoad()
-	callers := startCallers()
-	w := measure(make([]probe, probeCount()))
+	all := startProducers()
+	load.filled.Wait()
+	sleepUntil(now() + 2*load.tick)
+	cpu := processCPU()
+	load.begun = now()
+	close(load.begin)
+	load.ended.Wait()
+	wall := now() - load.begun
+	sleepUntil(now() + 2*load.tick)
+	cpu = processCPU() - cpu
+	rss := rssMiB()
 	close(load.over)
 	load.quit.Wait()
 	var times histogram
 	var pairs, refused int64
-	for _, c := range callers {
-		times.addAll(&c.times)
-		refused += c.refused
-		if c.pairs {
-			pairs += c.calls
-		}
+	for _, p := range all {
+		times.addAll(&p.times)
+		refused += p.refused
+		pairs += p.calls
 	}
 	// What has been started has its goroutine, which runs in a moment.
 	sleepUntil(now() + 2*load.tick)
-	started := atomic.LoadInt64(&ran)
+	started := atomic.LoadInt64(&load.ran)
 	must(load.mix || started == 0, "what was not due has run")
 	must(refused == started, "a stop failed, and the task did not run")
-	print("cpu_ns", "ns", float64(w.cpu)/float64(pairs))
-	print("wall_ns", "ns", float64(w.wall)/float64(pairs))
+	print("cpu_ns", "ns", float64(cpu)/float64(pairs))
+	print("wall_ns", "ns", float64(wall)/float64(pairs))
 	times.printCalls("call")
-	print("rss_mib", "MiB", w.rss)
-	print("pairs_per_s", "1/s", float64(pairs)*1e9/float64(w.wall))
+	print("rss_mib", "MiB", rss)
+	print("pairs_per_s", "1/s", float64(pairs)*1e9/float64(wall))
 	print("ran", "count", float64(started))
 }

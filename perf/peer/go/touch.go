@@ -21,27 +21,32 @@ const (
 type connections struct {
 	timers              []*time.Timer
 	live, limit, filled int64
-	fired, strays       int64
-	// When each silent one started, after its deadline; 0: not yet.
-	late []int64
-	due  []int64
+	strays              int64
+	lock                sync.Mutex
+	// How late the silent ones started, under the lock.
+	late histogram
 }
 
 type toucher struct {
-	lot   random
-	done  int64
-	calls histogram
+	lot  random
+	done int64
 }
 
-// tell is called once for each silent one; a start at its very deadline counts
-// as one a nanosecond later.
-func (c *connections) tell(silent int64) {
-	late := now() - c.due[silent]
-	if late == 0 {
-		late = 1
-	}
-	atomic.StoreInt64(&c.late[silent], late)
-	atomic.AddInt64(&c.fired, 1)
+func (c *connections) tell(due int64) {
+	late := now() - due
+	c.lock.Lock()
+	c.late.add(late)
+	c.lock.Unlock()
+}
+
+func (c *connections) fired() int64 {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.late.count + c.late.early
+}
+
+func (c *connections) silent() int64 {
+	return int64(len(c.timers)) - c.live
 }
 
 func (c *connections) alive() {
@@ -58,10 +63,9 @@ func (c *connections) fill() {
 				time.AfterFunc(time.Duration(c.limit), c.alive)
 			continue
 		}
-		silent := place - c.live
-		c.due[silent] = now() + c.limit
+		due := now() + c.limit
 		c.timers[place] = time.AfterFunc(time.Duration(c.limit),
-			func() { c.tell(silent) })
+			func() { c.tell(due) })
 	}
 }
 
@@ -71,25 +75,17 @@ func (c *connections) touch(place int64) {
 	}
 }
 
-func (t *toucher) window(c *connections, touches, until int64, timed bool) {
+func (t *toucher) window(c *connections, touches, until int64) {
 	for t.done = 0; t.done < touches && now() < until; {
 		t.done += touchBatch
 		for i := 0; i < touchBatch; i++ {
-			place := t.lot.below(c.live)
-			if !timed || i%sampleEvery != 0 {
-				c.touch(place)
-				continue
-			}
-			from := now()
-			c.touch(place)
-			t.calls.addCall(from)
+			c.touch(t.lot.below(c.live))
 		}
 	}
 }
 
 // together is a window of all goroutines; it gives the touches.
-func (c *connections) together(
-	touchers []toucher, touches, until int64, timed bool) (
+func (c *connections) together(touchers []toucher, touches, until int64) (
 	done, cpu, wall int64) {
 	var ended sync.WaitGroup
 	ended.Add(len(touchers))
@@ -98,7 +94,7 @@ func (c *connections) together(
 	for i := range touchers {
 		t := &touchers[i]
 		go func() {
-			t.window(c, touches, until, timed)
+			t.window(c, touches, until)
 			ended.Done()
 		}()
 	}
@@ -118,16 +114,10 @@ func (c *connections) measure(touches, threads int64) {
 		touchers[i].lot = random(option("seed", 1)*1000 + int64(i))
 	}
 	eighth := c.limit / 8
-	c.together(touchers, touches/4, c.filled+eighth, false)
-	done, cpu, wall :=
-		c.together(touchers, touches, c.filled+3*eighth, false)
+	c.together(touchers, touches/4, c.filled+eighth)
+	done, cpu, wall := c.together(touchers, touches, c.filled+3*eighth)
 	print("cpu_ns", "ns", float64(cpu)/float64(done))
 	print("wall_ns", "ns", float64(wall)/float64(done))
-	c.together(touchers, touches/4, c.filled+4*eighth, true)
-	for i := range touchers[1:] {
-		touchers[0].calls.addAll(&touchers[i+1].calls)
-	}
-	touchers[0].calls.printCalls("call")
 }
 
 // keepAlive touches the live ones in time until the silent ones have been told
@@ -135,8 +125,7 @@ func (c *connections) measure(touches, threads int64) {
 func (c *connections) keepAlive() {
 	begun, touched := now(), c.filled
 	end := begun + c.limit + 2*option("tick_ms", 100)*ms + 2000*ms
-	silent := int64(len(c.late))
-	for atomic.LoadInt64(&c.fired) < silent && begun < end {
+	for c.fired() < c.silent() && begun < end {
 		for place := int64(0); place < c.live; place++ {
 			c.touch(place)
 		}
@@ -149,18 +138,9 @@ func (c *connections) keepAlive() {
 }
 
 func (c *connections) reportSilent() {
-	var late histogram
-	lost := 0
-	for i := range c.late {
-		ns := atomic.LoadInt64(&c.late[i])
-		if ns == 0 {
-			lost++
-		} else {
-			late.add(ns)
-		}
-	}
-	late.printLate()
-	print("early", "count", float64(late.early))
+	lost := c.silent() - c.fired()
+	c.late.printLate()
+	print("early", "count", float64(c.late.early))
 	print("lost", "count", float64(lost))
 }
 
@@ -168,14 +148,10 @@ func touch() {
 	count := option("connections", 100000)
 	threads := option("threads", 1)
 	must(count >= silentOf && count < stridePrime && threads > 0, "options")
-	silent := count / silentOf
-	c := &connections{live: count - silent,
+	c := &connections{live: count - count/silentOf,
 		limit:  option("limit_ms", 60000) * ms,
-		timers: make([]*time.Timer, count),
-		late:   make([]int64, silent), due: make([]int64, silent)}
-	rss := rssMiB()
+		timers: make([]*time.Timer, count)}
 	c.fill()
-	print("rss_mib", "MiB", rssMiB()-rss)
 	c.measure(option("touches", 4000000), threads)
 	if option("fire", 1) != 0 {
 		c.keepAlive()

@@ -219,11 +219,10 @@ final class Burst extends Netty {
 		for (Bystander thread : threads)
 			await(thread);
 		sleepUntil(now() + 2 * tickMs * MS);
-		report(window.cpu - others, threads, window.collections);
+		report(window.cpu - others, threads);
 	}
 
-	private static void report(
-	    long cpu, Bystander[] threads, long collections) {
+	private static void report(long cpu, Bystander[] threads) {
 		int early = started > 0 && first < due ? 1 : 0;
 
 		if (started >= count) {
@@ -235,7 +234,6 @@ final class Burst extends Netty {
 			printBystanders(threads, "by", BURST);
 			printBystanders(threads, "quiet", QUIET);
 		}
-		print("collections", "count", collections);
 		print("early", "count", early);
 		print("lost", "count", Math.max(0, count - started));
 		print("strays", "count",

@@ -4,7 +4,6 @@ import io.netty.util.Timeout;
 import io.netty.util.TimerTask;
 import io.netty.util.Version;
 import java.io.IOException;
-import java.lang.management.GarbageCollectorMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.nio.file.DirectoryStream;
@@ -48,10 +47,6 @@ class Netty extends Common {
 
 	static boolean flag(String name) {
 		return option(name, 0) != 0;
-	}
-
-	static double fraction(String name, String otherwise) {
-		return Double.parseDouble(option(name, otherwise));
 	}
 
 	/** Asking for a thread's time brings it up to date, which otherwise the
@@ -102,14 +97,6 @@ class Netty extends Common {
 		return text.isEmpty() ? 0 : Long.parseLong(text.split(" ")[0]);
 	}
 
-	/** How often the thread has gone to sleep, and so been woken. */
-	static long sleeps(Path task) {
-		String text = read(task, "status");
-
-		text = text.split("\nvoluntary_ctxt_switches:\\s+")[1];
-		return Long.parseLong(text.split("\n")[0]);
-	}
-
 	/** A thread's folder in /proc, found by its name, which it has a while
 	 * after its start. */
 	static Path task(String name) {
@@ -148,15 +135,6 @@ class Netty extends Common {
 
 		System.gc();
 		return runtime.totalMemory() - runtime.freeMemory();
-	}
-
-	private static long collections() {
-		long count = 0;
-
-		for (GarbageCollectorMXBean bean :
-		    ManagementFactory.getGarbageCollectorMXBeans())
-			count += bean.getCollectionCount();
-		return count;
 	}
 
 	/** Binds a thread to a processor, where there are enough for count, as
@@ -219,17 +197,16 @@ class Netty extends Common {
 	}
 
 	/**
-	 * From its construction to its end: wall time, garbage collections, and
-	 * the time on a processor of the whole process, collector and compiler
-	 * included. That is the sum over threads, which is exact, or, where one
-	 * ended meanwhile and took its share along, the process's own figure.
+	 * From its construction to its end: wall time, and the time on a
+	 * processor of the whole process, collector and compiler included. That
+	 * is the sum over threads, which is exact, or, where one ended
+	 * meanwhile and took its share along, the process's own figure.
 	 */
 	static final class Window {
 		private final long fine = threadsCpu();
 		private final long coarse = processCpu();
-		private final long collected = collections();
 		private final long begun = now();
-		long wall, cpu, collections;
+		long wall, cpu;
 
 		/** Wall time ends here; what the worker still owes is awaited
 		 * before end. */
@@ -241,83 +218,11 @@ class Netty extends Common {
 			cpu = threadsCpu() - fine;
 			if (processCpu() - coarse > cpu + 50 * MS)
 				cpu = processCpu() - coarse;
-			collections = collections() - collected;
 		}
 
 		void tell(long operations) {
 			print("cpu_ns", "ns", (double)cpu / operations);
 			print("wall_ns", "ns", (double)wall / operations);
-		}
-	}
-
-	/** What a thread takes from the construction to the end. */
-	static final class Share {
-		private final Path task;
-		private long cpu, sleeps;
-
-		Share(String name) {
-			task = task(name);
-			cpu = threadCpu(task);
-			sleeps = sleeps(task);
-		}
-
-		void end() {
-			cpu = threadCpu(task) - cpu;
-			sleeps = sleeps(task) - sleeps;
-		}
-
-		long cpu() {
-			return cpu;
-		}
-
-		double percent(long wall) {
-			return 100.0 * cpu / wall;
-		}
-
-		double wakeups(long wall) {
-			return 1e9 * sleeps / wall;
-		}
-	}
-
-	/** Does nothing but sleep from one millisecond to the next: what it
-	 * comes too late the machine itself took away. */
-	static final class Control extends Thread {
-		private final Path task;
-		private volatile boolean quit;
-		private long lagMax;
-
-		Control() {
-			super("control");
-			setDaemon(true);
-			start();
-			task = task(getName());
-		}
-
-		@Override
-		public void run() {
-			long step = now();
-
-			while (!quit) {
-				step += MS;
-				sleepUntil(step);
-				long lag = now() - step;
-
-				lagMax = Math.max(lagMax, lag);
-				if (lag > MS)
-					step += lag;
-			}
-		}
-
-		/** What the thread itself took. */
-		long cpu() {
-			return threadCpu(task);
-		}
-
-		/** Gives the largest lag, in ns. */
-		long end() {
-			quit = true;
-			await(this);
-			return lagMax;
 		}
 	}
 }

@@ -2,10 +2,6 @@
 import io.netty.util.HashedWheelTimer;
 import io.netty.util.Timeout;
 import io.netty.util.TimerTask;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.ArrayBlockingQueue;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -13,19 +9,18 @@ import java.util.concurrent.atomic.AtomicLong;
 /**
  * What does a pair cost, schedule one timeout and cancel the oldest, when
  * nothing, or with mixed delays almost nothing, is ever due? See perf/pair.c,
- * whose options these are.
+ * whose options these are, but for handoff, probe and aged.
  */
 final class Pair extends Netty {
 	/** Pairs from one look at the clock to the next. */
 	private static final int BATCH = 512;
-	private static final int PROBE_EVERY_MS = 50, PROBE_DELAY_MS = 200;
 	private static final long[] MIX = {50, 250, 1_000, 30_000};
 
 	private static HashedWheelTimer timer;
 	private static int producers, outstanding;
 	private static long tickMs, pace;
 	private static double seconds;
-	private static boolean mixed, random, handoff;
+	private static boolean mixed, random;
 	private static CyclicBarrier barrier;
 	private static long begun;
 	private static final AtomicLong ran = new AtomicLong();
@@ -34,42 +29,25 @@ final class Pair extends Netty {
 	private static final TimerTask TASK =
 	    (Timeout timeout) -> ran.incrementAndGet();
 
-	/** Handles on their way from one thread to another, in blocks. An empty
-	 * one ends it. */
-	private static final int BLOCK = 256, BLOCKS = 4;
-
-	private static Timeout[] receive(BlockingQueue<Timeout[]> ring) {
-		try {
-			return ring.take();
-		} catch (InterruptedException trouble) {
-			throw new IllegalStateException(trouble);
-		}
-	}
-
-	/** A thread that makes calls: both of a pair, or one of them. */
-	private abstract static class Caller extends Thread {
-		final Timeout[] table = new Timeout[outstanding];
+	/** A thread that makes pairs. */
+	private static final class Producer extends Thread {
+		private final Timeout[] table = new Timeout[outstanding];
 		final Histogram times = new Histogram();
-		final Random lot;
+		private final Random lot;
 		private int place;
 		long calls, refused;
 
-		Caller(int number) {
-			super("caller-" + number);
+		Producer(int number) {
+			super("producer-" + number);
 			lot = new Random(
 			    option("seed", 1) * 1_000_003 + number);
 		}
 
-		/** Until the end of the window. */
-		abstract void work();
-
-		abstract void fill();
-
-		final long delay() {
+		private long delay() {
 			return mixed ? MIX[(int)(lot.next() >>> 62)] : 30_000;
 		}
 
-		final int next() {
+		private int next() {
 			if (random)
 				return lot.below(outstanding);
 			int now = place;
@@ -78,27 +56,30 @@ final class Pair extends Netty {
 			return now;
 		}
 
-		final Timeout schedule() {
+		private Timeout schedule() {
 			return timer.newTimeout(
 			    TASK, delay(), TimeUnit.MILLISECONDS);
 		}
 
-		final void replace(Timeout by) {
+		private void replace() {
 			int at = next();
 
 			if (!table[at].cancel())
 				refused++;
-			table[at] = by != null ? by : schedule();
+			table[at] = schedule();
 		}
 
-		/** 0: the call is not one of those that are timed. */
-		final long beginCall() {
-			return calls++ % SAMPLE_EVERY == 0 ? now() : 0;
-		}
+		private void makePairs(int count) {
+			for (; count > 0; count--) {
+				if (calls++ % SAMPLE_EVERY != 0) {
+					replace();
+					continue;
+				}
+				long from = now();
 
-		final void endCall(long from) {
-			if (from != 0)
+				replace();
 				times.addCall(from);
+			}
 		}
 
 		private int behindPace(long now) {
@@ -112,7 +93,7 @@ final class Pair extends Netty {
 		}
 
 		/** How many pairs come next; 0: the end. */
-		final int nextBatch() {
+		private int nextBatch() {
 			int batch = 0;
 
 			while (batch == 0) {
@@ -126,164 +107,25 @@ final class Pair extends Netty {
 		}
 
 		@Override
-		public final void run() {
-			fill();
+		public void run() {
+			int batch;
+
+			for (int i = 0; i < outstanding; i++)
+				table[i] = schedule();
 			for (int i = 0; i < 2; i++) {
 				meet(barrier);
 				calls = 0;
 				times.clear();
 				meet(barrier);
-				work();
+				while ((batch = nextBatch()) > 0)
+					makePairs(batch);
 				meet(barrier);
 			}
 			meet(barrier);
-			endAll();
-		}
-
-		void endAll() {
 			for (Timeout timeout : table)
 				if (!timeout.cancel())
 					refused++;
 		}
-	}
-
-	/** Makes pairs. */
-	private static final class Producer extends Caller {
-		Producer(int number) {
-			super(number);
-		}
-
-		@Override
-		void fill() {
-			for (int i = 0; i < outstanding; i++)
-				table[i] = schedule();
-		}
-
-		private void makePairs(int count) {
-			for (; count > 0; count--) {
-				long from = beginCall();
-
-				replace(null);
-				endCall(from);
-			}
-		}
-
-		@Override
-		void work() {
-			int batch;
-
-			while ((batch = nextBatch()) > 0)
-				makePairs(batch);
-		}
-	}
-
-	/** Schedules, and sends the handles to a canceller. */
-	private static final class Scheduler extends Caller {
-		private final BlockingQueue<Timeout[]> ring;
-
-		Scheduler(int number, BlockingQueue<Timeout[]> ring) {
-			super(number);
-			this.ring = ring;
-		}
-
-		private void sendBlock(int count) {
-			Timeout[] block = new Timeout[count];
-
-			for (int i = 0; i < count; i++) {
-				long from = beginCall();
-
-				block[i] = schedule();
-				endCall(from);
-			}
-			try {
-				ring.put(block);
-			} catch (InterruptedException trouble) {
-				throw new IllegalStateException(trouble);
-			}
-		}
-
-		private void send(int count) {
-			for (; count > 0; count -= BLOCK)
-				sendBlock(Math.min(count, BLOCK));
-		}
-
-		@Override
-		void fill() {
-			send(outstanding);
-		}
-
-		@Override
-		void work() {
-			int batch;
-
-			while ((batch = nextBatch()) > 0)
-				send(batch);
-			sendBlock(0);
-		}
-
-		@Override
-		void endAll() {
-		}
-	}
-
-	/** Cancels what a scheduler has sent, that of long ago. */
-	private static final class Canceller extends Caller {
-		private final BlockingQueue<Timeout[]> ring;
-
-		Canceller(int number, BlockingQueue<Timeout[]> ring) {
-			super(number);
-			this.ring = ring;
-		}
-
-		@Override
-		void fill() {
-			for (int i = 0; i < outstanding;)
-				for (Timeout timeout : receive(ring))
-					table[i++] = timeout;
-		}
-
-		@Override
-		void work() {
-			Timeout[] block;
-
-			while ((block = receive(ring)).length > 0)
-				for (Timeout timeout : block) {
-					long from = beginCall();
-
-					replace(timeout);
-					endCall(from);
-				}
-		}
-	}
-
-	/** So many that the last is due before the producers end. */
-	private static int probeCount() {
-		double ms = seconds * 1e3 - PROBE_DELAY_MS - 2 * tickMs;
-
-		if (!flag("probe"))
-			return 0;
-		must(ms >= PROBE_EVERY_MS, "finding time for a probe failed");
-		return (int)(ms / PROBE_EVERY_MS);
-	}
-
-	private static void runProbes(int count, Histogram late) {
-		for (int i = 0; i < count; i++) {
-			long due = now() + PROBE_DELAY_MS * MS;
-
-			timer.newTimeout(timeout -> late.add(now() - due),
-			    PROBE_DELAY_MS, TimeUnit.MILLISECONDS);
-			sleepUntil(begun + PROBE_EVERY_MS * MS * (i + 1));
-		}
-	}
-
-	private static void tellProbes(int count, Histogram late, long lagMax) {
-		double beyond = late.max() - 2 * tickMs * 1e6 - lagMax;
-
-		late.printLate();
-		print("lag_max_ms", "ms", lagMax / 1e6);
-		print("late_beyond_ms", "ms", beyond / 1e6);
-		print("early", "count", late.early());
-		print("lost", "count", count - late.count() - late.early());
 	}
 
 	private static void readOptions() {
@@ -292,33 +134,22 @@ final class Pair extends Netty {
 		tickMs = option("tick_ms", 100);
 		mixed = flag("mix");
 		random = flag("random");
-		handoff = flag("handoff");
 		must(producers > 0 && outstanding > 0 && tickMs > 0, "options");
+		if (flag("handoff") || flag("probe") || flag("aged"))
+			cannot("not with handoff, probe or aged");
 	}
 
-	private static List<Caller> callers() {
-		List<Caller> callers = new ArrayList<>();
+	private static Producer[] start() {
+		Producer[] all = new Producer[producers];
 
+		barrier = new CyclicBarrier(producers + 1);
 		for (int i = 0; i < producers; i++) {
-			if (!handoff) {
-				callers.add(new Producer(i));
-				continue;
-			}
-			BlockingQueue<Timeout[]> ring =
-			    new ArrayBlockingQueue<>(BLOCKS);
-
-			callers.add(new Scheduler(2 * i, ring));
-			callers.add(new Canceller(2 * i + 1, ring));
+			all[i] = new Producer(i);
+			all[i].start();
 		}
-		barrier = new CyclicBarrier(callers.size() + 1);
-		return callers;
-	}
-
-	private static void start(List<Caller> callers) {
-		for (Caller caller : callers)
-			caller.start();
-		for (int i = 0; i < callers.size(); i++)
-			pin(callers.get(i), i, callers.size());
+		for (int i = 0; i < producers; i++)
+			pin(all[i], i, producers);
+		return all;
 	}
 
 	/** The same as will be measured, at a pace with which the worker keeps
@@ -332,29 +163,21 @@ final class Pair extends Netty {
 		meet(barrier);
 		meet(barrier);
 		settle(timer, tickMs);
-		seconds = fraction("seconds", "1");
+		seconds = Double.parseDouble(option("seconds", "1"));
 		pace = option("pace", 0);
 		System.gc();
 	}
 
 	/** From the first pair to the end of the last one's consequences. */
-	private static Window measure(Histogram late) {
-		int probes = probeCount();
-		Control control = probes > 0 ? new Control() : null;
+	private static Window measure() {
 		Window window = new Window();
-		long controlCpu = control == null ? 0 : control.cpu();
 
 		begun = now();
 		meet(barrier);
-		runProbes(probes, late);
 		meet(barrier);
 		window.endWall();
 		settle(timer, tickMs);
 		window.end();
-		if (control == null)
-			return window;
-		window.cpu -= control.cpu() - controlCpu;
-		tellProbes(probes, late, control.end());
 		return window;
 	}
 
@@ -370,22 +193,20 @@ final class Pair extends Netty {
 		begin(arguments);
 		readOptions();
 		timer = create(tickMs, 512);
-		List<Caller> callers = callers();
+		Producer[] all = start();
 
-		start(callers);
 		warmUp();
-		Window window = measure(new Histogram());
+		Window window = measure();
 		double rss = rssMib();
 		Histogram times = new Histogram();
 		long done = 0, refused = 0;
 
 		meet(barrier);
-		for (Caller caller : callers) {
-			await(caller);
-			times.addAll(caller.times);
-			refused += caller.refused;
-			if (!(caller instanceof Canceller))
-				done += caller.calls;
+		for (Producer producer : all) {
+			await(producer);
+			times.addAll(producer.times);
+			refused += producer.refused;
+			done += producer.calls;
 		}
 		judgeOutcomes(refused);
 		window.tell(done);
@@ -393,7 +214,6 @@ final class Pair extends Netty {
 		print("rss_mib", "MiB", rss);
 		print("pairs_per_s", "1/s", done * 1e9 / window.wall);
 		print("ran", "count", ran.get());
-		print("collections", "count", window.collections);
 		timer.stop();
 	}
 }

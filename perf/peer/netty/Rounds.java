@@ -2,6 +2,7 @@
 import io.netty.util.HashedWheelTimer;
 import io.netty.util.Timeout;
 import io.netty.util.TimerTask;
+import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -34,7 +35,7 @@ final class Rounds extends Netty {
 
 	/** One timer's life. */
 	private static final class Measure {
-		double workerPercent, wakeups, bytes;
+		double workerPercent, bytes;
 		private final HashedWheelTimer timer;
 
 		Measure(long far, long tickMs, int buckets, long seconds,
@@ -73,14 +74,14 @@ final class Rounds extends Netty {
 
 		/** The first second, which fills the next, is not counted. */
 		private void traffic(long seconds) {
-			Share worker = null;
-			long begun = now(), counted = 0;
+			Path worker = task("wheel");
+			long begun = now(), counted = 0, cpu = 0;
 			long batches = (seconds + 1) * BATCHES_A_SECOND;
 
 			for (long batch = 0; batch < batches; batch++) {
 				if (batch == BATCHES_A_SECOND) {
 					counted = now();
-					worker = new Share("wheel");
+					cpu = threadCpu(worker);
 				}
 				for (int i = 0; i < BATCH; i++)
 					near();
@@ -88,9 +89,8 @@ final class Rounds extends Netty {
 				    (SECOND / BATCHES_A_SECOND));
 			}
 			counted = now() - counted;
-			worker.end();
-			workerPercent = worker.percent(counted);
-			wakeups = worker.wakeups(counted);
+			cpu = threadCpu(worker) - cpu;
+			workerPercent = 100.0 * cpu / counted;
 		}
 	}
 
@@ -104,8 +104,6 @@ final class Rounds extends Netty {
 		    fresh.workerPercent - alone.workerPercent);
 		print("worker_cpu_percent", "%", with.workerPercent);
 		print("near_cpu_percent", "%", alone.workerPercent);
-		print("wakeups", "1/s", with.wakeups);
-		print("near_wakeups", "1/s", alone.wakeups);
 		if (far > 0)
 			print("bytes", "B", with.bytes);
 		late.printLate();

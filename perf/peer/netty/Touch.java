@@ -71,11 +71,10 @@ final class Touch extends Netty {
 
 	private static final class Toucher extends Thread {
 		private final Random lot;
-		final Histogram calls = new Histogram();
 		private final long[] touches, until;
 		long done;
 
-		/** As many in each of three windows, of which the last is
+		/** As many in each of two windows, of which the second is
 		 * timed. */
 		Toucher(int number, long[] touches, long[] until) {
 			super("toucher-" + number);
@@ -84,34 +83,20 @@ final class Touch extends Netty {
 			this.until = until;
 		}
 
-		private void batch(int count) {
-			for (int i = 0; i < count; i++)
+		private void batch() {
+			for (int i = 0; i < BATCH; i++)
 				touch(lot.below(live));
-		}
-
-		private void timedBatch() {
-			for (int i = 0; i < BATCH / SAMPLE_EVERY; i++) {
-				batch(SAMPLE_EVERY - 1);
-				int place = lot.below(live);
-				long from = now();
-
-				touch(place);
-				calls.addCall(from);
-			}
 		}
 
 		private void window(int number) {
 			for (done = 0; done < touches[number] &&
 			     now() < until[number]; done += BATCH)
-				if (number == 2)
-					timedBatch();
-				else
-					batch(BATCH);
+				batch();
 		}
 
 		@Override
 		public void run() {
-			for (int i = 0; i < 3; i++) {
+			for (int i = 0; i < 2; i++) {
 				meet(barrier);
 				window(i);
 				meet(barrier);
@@ -122,9 +107,8 @@ final class Touch extends Netty {
 
 	private static Toucher[] start(long touches) {
 		long eighth = limitMs * MS / 8;
-		long[] counts = {touches / 4, touches, touches / 4};
-		long[] until = {filled + eighth, filled + 3 * eighth,
-		    filled + 4 * eighth};
+		long[] counts = {touches / 4, touches};
+		long[] until = {filled + eighth, filled + 3 * eighth};
 		Toucher[] touchers = new Toucher[threads];
 
 		barrier = new CyclicBarrier(threads + 1);
@@ -140,7 +124,7 @@ final class Touch extends Netty {
 	private static void measure() {
 		Toucher[] touchers = start(option("touches", 4_000_000));
 
-		for (int i = 0; i < 3; i++) {
+		for (int i = 0; i < 2; i++) {
 			long done = 0;
 
 			settle(timer, tickMs);
@@ -155,17 +139,11 @@ final class Touch extends Netty {
 				done += toucher.done;
 			meet(barrier);
 			must(done > 0, "limit_ms is too short");
-			if (i != 1)
-				continue;
-			window.tell(done);
-			print("collections", "count", window.collections);
+			if (i == 1)
+				window.tell(done);
 		}
-		for (int i = 0; i < threads; i++) {
-			await(touchers[i]);
-			if (i > 0)
-				touchers[0].calls.addAll(touchers[i].calls);
-		}
-		touchers[0].calls.printCalls("call");
+		for (Toucher toucher : touchers)
+			await(toucher);
 	}
 
 	private static void sweep() {
@@ -211,7 +189,6 @@ final class Touch extends Netty {
 		timer = create(tickMs, 512);
 		fill();
 		settle(timer, tickMs);
-		print("rss_mib", "MiB", rssMib());
 		measure();
 		if (option("fire", 1) != 0) {
 			keepAlive();
