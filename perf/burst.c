@@ -61,7 +61,10 @@ struct cpu {
 
 static struct {
 	struct subject *subject;
-	uint64_t count, unsure, task_ns, due_ns, clock_cost_ns;
+	uint64_t count, unsure, tick_ns, task_ns, due_ns, clock_cost_ns;
+	uint64_t lead_ms; /* 0: as long as it needs */
+	const char *via;
+	bool aged;
 	unsigned bystanders;
 	struct bystander *bystander;
 	/* Where bystanders wait until their clocks have been read. */
@@ -194,24 +197,24 @@ static struct hwt_mailbox *mailbox;
 
 /* The timer hands all to it that is due; NULL: tasks run in the worker. */
 static const struct hwt_executor *
-executor_create(const char *via)
+executor_create(void)
 {
-	if (!strcmp(via, "pool")) {
+	if (!strcmp(run.via, "pool")) {
 		perf_must(!hwt_pool_create(&pool, 1, 0), "hwt_pool_create");
 		return hwt_pool_executor(pool);
 	}
-	if (!strcmp(via, "mailbox")) {
+	if (!strcmp(run.via, "mailbox")) {
 		perf_must(!hwt_mailbox_create(&mailbox), "hwt_mailbox_create");
 		return hwt_mailbox_executor(mailbox);
 	}
-	perf_must(!strcmp(via, "inline"), "finding such a via");
+	perf_must(!strcmp(run.via, "inline"), "finding such a via");
 	return NULL;
 }
 
 static struct subject *
-create(uint64_t tick_ns, uint64_t capacity, const char *via)
+create(uint64_t capacity)
 {
-	return subject_create_on(tick_ns, capacity, executor_create(via));
+	return subject_create_on(run.tick_ns, capacity, executor_create());
 }
 
 static void
@@ -239,11 +242,11 @@ loop_turn(void)
 #else
 
 static struct subject *
-create(uint64_t tick_ns, uint64_t capacity, const char *via)
+create(uint64_t capacity)
 {
-	if (strcmp(via, "inline") != 0)
+	if (strcmp(run.via, "inline") != 0)
 		perf_skip(SUBJECT_NAME ": no executor to hand over to");
-	return subject_create(tick_ns, capacity);
+	return subject_create(run.tick_ns, capacity);
 }
 
 static void
@@ -304,7 +307,7 @@ age_cancel(const subject_handle *handles)
 
 /* Returns those that are left, in another order. */
 static subject_handle *
-age_begin(uint64_t seed, uint64_t tick_ns)
+age_begin(uint64_t seed)
 {
 	uint64_t i, count = 2 * run.count;
 	subject_handle *handles = calloc(count, sizeof(*handles));
@@ -317,9 +320,9 @@ age_begin(uint64_t seed, uint64_t tick_ns)
 	for (i = count; i > 1; i--)
 		swap(&handles[perf_random_below(&seed, i)], &handles[i - 1]);
 	/* A worker has the time to take over, and then to let go. */
-	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
+	perf_sleep_until_ns(perf_now_ns() + 2 * run.tick_ns);
 	age_cancel(handles + run.count);
-	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
+	perf_sleep_until_ns(perf_now_ns() + 2 * run.tick_ns);
 	return handles;
 }
 
@@ -341,12 +344,12 @@ await_last(void)
 
 /* For those that are unsure or lost, and what would start twice. */
 static void
-await_rest(uint64_t tick_ns)
+await_rest(void)
 {
 	uint64_t begun_ns = perf_now_ns(), now_ns = begun_ns;
 	uint64_t all = run.count + run.unsure;
 
-	while (now_ns < begun_ns + 2 * tick_ns + HWT_MS(10) ||
+	while (now_ns < begun_ns + 2 * run.tick_ns + HWT_MS(10) ||
 	    (atomic_load(&started) < all &&
 		now_ns < begun_ns + HWT_SEC(LOADS_PATIENCE_S))) {
 		if (!loop_turn())
@@ -433,7 +436,7 @@ begin_burst(void)
 }
 
 static void
-measure(uint64_t tick_ns, subject_handle *aged)
+measure(subject_handle *aged)
 {
 	uint64_t quiet_ns;
 
@@ -443,7 +446,7 @@ measure(uint64_t tick_ns, subject_handle *aged)
 	free(aged);
 	bystanders_begin();
 	/* A worker takes what is new over. */
-	perf_sleep_until_ns(perf_now_ns() + 2 * tick_ns);
+	perf_sleep_until_ns(perf_now_ns() + 2 * run.tick_ns);
 	quiet_ns = perf_now_ns();
 	perf_must(quiet_ns + HWT_MS(200) < run.due_ns,
 	    "scheduling all in time: lead_ms is too short; that");
@@ -452,50 +455,52 @@ measure(uint64_t tick_ns, subject_handle *aged)
 	perf_sleep_until_ns(run.due_ns - HWT_MS(AHEAD_MS));
 	begin_burst();
 	await_last();
-	await_rest(tick_ns);
+	await_rest();
 }
 
 static void
-read_load(int argc, char **argv)
+read_load(void)
 {
-	perf_known(argc, argv,
-	    "count task_us via bystanders aged tick_ms lead_ms seed");
-	run.count = perf_option(argc, argv, "count", 100000);
-	run.task_ns = HWT_US(perf_option(argc, argv, "task_us", 0));
-	run.bystanders = (unsigned)perf_option(argc, argv, "bystanders", 1);
+	run.count = perf_option("count", 100000);
+	run.task_ns = HWT_US(perf_option("task_us", 0));
+	run.bystanders = (unsigned)perf_option("bystanders", 1);
+	run.via = perf_text("via", "inline");
+	run.aged = perf_option("aged", 1);
+	run.tick_ns = HWT_MS(perf_option("tick_ms", 100));
+	run.lead_ms = perf_option("lead_ms", 0);
+	perf_options_end();
 	perf_must(run.count && run.bystanders <= BYSTANDERS_MAX,
 	    "reading the options");
-	if (SUBJECT_SINGLE && run.bystanders)
-		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	if (run.bystanders)
+		loads_need_threads();
 	loads_need_memory(3 * run.count, 128);
 }
 
 int
 main(int argc, char **argv)
 {
-	uint64_t tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	uint64_t created_ns, begun_ns, ticks, lead_ms;
+	uint64_t seed = perf_begin(argc, argv, subject_version());
+	uint64_t created_ns, begun_ns, ticks;
 	subject_handle *aged = NULL;
 	unsigned i;
 
-	perf_about(argc, argv, subject_version());
-	read_load(argc, argv);
+	read_load();
 	run.clock_cost_ns = perf_clock_cost_ns();
 	created_ns = perf_now_ns();
-	run.subject = create(tick_ns,
-	    3 * run.count + (uint64_t)run.bystanders * (RING + 1),
-	    perf_text(argc, argv, "via", "inline"));
+	run.subject =
+	    create(3 * run.count + (uint64_t)run.bystanders * (RING + 1));
 	begun_ns = perf_now_ns();
-	if (perf_option(argc, argv, "aged", 1))
-		aged = age_begin(perf_option(argc, argv, "seed", 1), tick_ns);
+	if (run.aged)
+		aged = age_begin(seed);
 	/* What is still to be done is less than that was; and then there is
 	 * to be a quiet time. */
-	lead_ms = 1000 + run.count / 1000 +
-	    3 * (perf_now_ns() - begun_ns) / HWT_MS(1);
-	lead_ms = perf_option(argc, argv, "lead_ms", lead_ms);
-	ticks = (perf_now_ns() - created_ns + HWT_MS(lead_ms)) / tick_ns;
-	run.due_ns = created_ns + ticks * tick_ns - before_boundary_ns;
-	measure(tick_ns, aged);
+	if (!run.lead_ms)
+		run.lead_ms = 1000 + run.count / 1000 +
+		    3 * (perf_now_ns() - begun_ns) / HWT_MS(1);
+	ticks =
+	    (perf_now_ns() - created_ns + HWT_MS(run.lead_ms)) / run.tick_ns;
+	run.due_ns = created_ns + ticks * run.tick_ns - before_boundary_ns;
+	measure(aged);
 	for (i = 0; i < run.bystanders; i++)
 		pthread_join(run.bystander[i].thread, NULL);
 	tell();

@@ -473,18 +473,16 @@ expire_all(void)
 }
 
 static void
-read_options(int argc, char **argv)
+read_options(void)
 {
-	perf_known(argc, argv,
-	    "connections threads depth deadline_ms slice_ms seconds tick_ms "
-	    "seed");
-	load.connections = perf_option(argc, argv, "connections", 50);
-	load.threads = perf_option(argc, argv, "threads", 1);
-	load.depth = perf_option(argc, argv, "depth", 16);
-	load.deadline_ns = HWT_MS(perf_option(argc, argv, "deadline_ms", 1000));
-	load.slice_ns = HWT_MS(perf_option(argc, argv, "slice_ms", 100));
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 10));
-	load.seconds = perf_fraction(argc, argv, "seconds", 8);
+	load.connections = perf_option("connections", 50);
+	load.threads = perf_option("threads", 1);
+	load.depth = perf_option("depth", 16);
+	load.deadline_ns = HWT_MS(perf_option("deadline_ms", 1000));
+	load.slice_ns = HWT_MS(perf_option("slice_ms", 100));
+	load.tick_ns = HWT_MS(perf_option("tick_ms", 10));
+	load.seconds = perf_fraction("seconds", 8);
+	perf_options_end();
 	perf_must(load.threads && load.threads <= THREADS_MAX &&
 		load.connections >= load.threads &&
 		load.connections <= CONNECTIONS_MAX && load.depth &&
@@ -496,14 +494,15 @@ read_options(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
-	read_options(argc, argv);
+	uint64_t seed = perf_begin(argc, argv, subject_version());
+
+	read_options();
 	server_start();
 	server_fill();
 	if (!SUBJECT_SINGLE)
 		shared =
 		    subject_create(load.tick_ns, load.connections * load.depth);
-	clients_start(perf_option(argc, argv, "seed", 1));
+	clients_start(seed);
 	measure();
 	expire_all();
 	if (!SUBJECT_SINGLE)

@@ -359,36 +359,33 @@ find_flood(const char *name)
 }
 
 static void
-read_load(int argc, char **argv)
+read_load(void)
 {
-	perf_known(argc, argv,
-	    "flood outstanding producers seconds tick_ms delay_ms every_ms "
-	    "seed");
-	load.flood = find_flood(perf_text(argc, argv, "flood", "replace"));
-	load.outstanding = perf_option(argc, argv, "outstanding", 100000);
-	load.producers = perf_option(argc, argv, "producers", 1);
-	load.seconds = perf_fraction(argc, argv, "seconds", 5);
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 1));
-	load.delay_ns = HWT_MS(perf_option(argc, argv, "delay_ms", 20));
-	load.every_ns = HWT_MS(perf_option(argc, argv, "every_ms", 2));
+	load.flood = find_flood(perf_text("flood", "replace"));
+	load.outstanding = perf_option("outstanding", 100000);
+	load.producers = perf_option("producers", 1);
+	load.seconds = perf_fraction("seconds", 5);
+	load.tick_ns = HWT_MS(perf_option("tick_ms", 1));
+	load.delay_ns = HWT_MS(perf_option("delay_ms", 20));
+	load.every_ns = HWT_MS(perf_option("every_ms", 2));
+	perf_options_end();
 	perf_must(load.outstanding && load.producers && load.tick_ns &&
 		load.every_ns && load.seconds > 0 &&
 		load.seconds <= SECONDS_MAX,
 	    "reading the options");
 	probe_count = (uint64_t)(load.seconds * 1e9) / load.every_ns;
 	perf_must(probe_count > 1, "reading the options");
-	if (SUBJECT_SINGLE)
-		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	loads_need_threads();
 	loads_need_memory(load.producers * load.outstanding, TIMEOUT_BYTES);
 }
 
 int
 main(int argc, char **argv)
 {
+	uint64_t seed = perf_begin(argc, argv, subject_version());
 	unsigned threads;
 
-	perf_about(argc, argv, subject_version());
-	read_load(argc, argv);
+	read_load();
 	threads = (unsigned)load.producers + 1;
 	pthread_barrier_init(&filled, NULL, threads);
 	pthread_barrier_init(&begun, NULL, threads);
@@ -398,7 +395,7 @@ main(int argc, char **argv)
 	subject = subject_create(
 	    load.tick_ns, load.producers * load.outstanding + probe_count);
 	origin_to_ns = perf_now_ns();
-	run(perf_option(argc, argv, "seed", 1));
+	run(seed);
 	subject_destroy(subject);
 	free(probes);
 	return 0;

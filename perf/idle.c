@@ -142,12 +142,12 @@ run(void)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv, "pending per_second seconds tick_ms seed");
-	load.pending = perf_option(argc, argv, "pending", 0);
-	load.per_second = perf_option(argc, argv, "per_second", 0);
-	load.seconds = perf_option(argc, argv, "seconds", 10);
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	(void)perf_begin(argc, argv, subject_version());
+	load.pending = perf_option("pending", 0);
+	load.per_second = perf_option("per_second", 0);
+	load.seconds = perf_option("seconds", 10);
+	load.tick_ns = HWT_MS(perf_option("tick_ms", 100));
+	perf_options_end();
 	perf_must(load.seconds && load.tick_ns, "reading the options");
 	if (SUBJECT_SINGLE)
 		perf_skip(SUBJECT_NAME ": it has no thread that could sleep");

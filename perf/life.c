@@ -317,15 +317,13 @@ run(void)
 }
 
 static void
-read_load(int argc, char **argv)
+read_load(void)
 {
-	perf_known(argc, argv, "rate max_delay_ms seconds tick_ms seed");
-	load.rate = perf_option(argc, argv, "rate", 50000);
-	load.seconds = perf_option(argc, argv, "seconds", 10);
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	load.delay_max_ns =
-	    1e6 * perf_fraction(argc, argv, "max_delay_ms", 60000);
-	lots = perf_option(argc, argv, "seed", 1);
+	load.rate = perf_option("rate", 50000);
+	load.seconds = perf_option("seconds", 10);
+	load.tick_ns = HWT_MS(perf_option("tick_ms", 100));
+	load.delay_max_ns = 1e6 * perf_fraction("max_delay_ms", 60000);
+	perf_options_end();
 	perf_must(load.rate && load.seconds && load.tick_ns &&
 		load.delay_max_ns >= DELAY_MIN_NS && load.delay_max_ns < 1e15,
 	    "reading the options");
@@ -347,8 +345,8 @@ make_table(uint64_t elements, uint64_t bytes)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
-	read_load(argc, argv);
+	lots = perf_begin(argc, argv, subject_version());
+	read_load();
 	/* A caller that lags has cancels in later steps than it should. */
 	calendar_steps = (2 * load.seconds + 10) * STEPS_PER_S +
 	    (uint64_t)(load.delay_max_ns / PERF_STEP_NS);

@@ -114,6 +114,14 @@ loads_others_cpu_ns(void)
 	return perf_cpu_ns() - own_ns;
 }
 
+/* Leaves the round out where one thread alone may call the subject. */
+static inline void
+loads_need_threads(void)
+{
+	if (SUBJECT_SINGLE)
+		perf_skip(SUBJECT_NAME ": one thread alone may call");
+}
+
 /* Leaves the round out where its timeouts would not fit. */
 static inline void
 loads_need_memory(uint64_t timeouts, uint64_t bytes_each)

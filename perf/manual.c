@@ -193,17 +193,18 @@ run(uint64_t random)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv, "calls turns loop_ms seed");
-	load.calls = perf_option(argc, argv, "calls", 1000000);
-	load.turns = perf_option(argc, argv, "turns", 4);
-	load.loop_ns = HWT_MS(perf_option(argc, argv, "loop_ms", 300));
+	uint64_t seed = perf_begin(argc, argv, subject_version());
+
+	load.calls = perf_option("calls", 1000000);
+	load.turns = perf_option("turns", 4);
+	load.loop_ns = HWT_MS(perf_option("loop_ms", 300));
+	perf_options_end();
 	perf_must(load.calls && load.turns, "reading the options");
 	loads_need_memory(load.calls, TIMEOUT_BYTES);
 	handles = calloc(load.calls, sizeof(*handles));
 	perf_must(handles, "calloc");
 	subject = subject_create_manual(HWT_MS(TICK_MS));
-	run(perf_option(argc, argv, "seed", 1));
+	run(seed);
 	subject_destroy(subject);
 	free(handles);
 	return 0;
@@ -214,7 +215,7 @@ main(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
+	(void)perf_begin(argc, argv, subject_version());
 	perf_skip(SUBJECT_NAME ": no thread of the caller's turns it");
 }
 

@@ -201,13 +201,13 @@ run_ended(void)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv, "count spread_s ended fired tick_ms seed");
-	load.count = perf_option(argc, argv, "count", 1000000);
-	load.spread_ns = HWT_SEC(perf_option(argc, argv, "spread_s", 0));
-	load.ended = perf_option(argc, argv, "ended", 0);
-	load.fired = perf_option(argc, argv, "fired", 0);
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
+	(void)perf_begin(argc, argv, subject_version());
+	load.count = perf_option("count", 1000000);
+	load.spread_ns = HWT_SEC(perf_option("spread_s", 0));
+	load.ended = perf_option("ended", 0);
+	load.fired = perf_option("fired", 0);
+	load.tick_ns = HWT_MS(perf_option("tick_ms", 100));
+	perf_options_end();
 	perf_must(load.count && load.tick_ns, "reading the options");
 	loads_need_memory(load.ended ? load.ended : load.count, BYTES_EXPECTED);
 	if (load.ended)

@@ -631,23 +631,20 @@ run(void)
 }
 
 static void
-read_load(int argc, char **argv)
+read_load(void)
 {
-	perf_known(argc, argv,
-	    "producers outstanding tick_ms pairs seconds pace mix "
-	    "random handoff probe aged seed");
-	load.producers = perf_option(argc, argv, "producers", 1);
-	load.outstanding = perf_option(argc, argv, "outstanding", 1024);
-	load.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	load.pairs = perf_option(argc, argv, "pairs", 0);
-	load.seconds = perf_fraction(argc, argv, "seconds", 1);
-	load.pace = perf_option(argc, argv, "pace", 0);
-	load.seed = perf_option(argc, argv, "seed", 1);
-	load.mix = perf_option(argc, argv, "mix", 0);
-	load.random = perf_option(argc, argv, "random", 0);
-	load.handoff = perf_option(argc, argv, "handoff", 0);
-	load.probe = perf_option(argc, argv, "probe", 0);
-	load.aged = perf_option(argc, argv, "aged", 0);
+	load.producers = perf_option("producers", 1);
+	load.outstanding = perf_option("outstanding", 1024);
+	load.tick_ns = HWT_MS(perf_option("tick_ms", 100));
+	load.pairs = perf_option("pairs", 0);
+	load.seconds = perf_fraction("seconds", 1);
+	load.pace = perf_option("pace", 0);
+	load.mix = perf_option("mix", 0);
+	load.random = perf_option("random", 0);
+	load.handoff = perf_option("handoff", 0);
+	load.probe = perf_option("probe", 0);
+	load.aged = perf_option("aged", 0);
+	perf_options_end();
 	perf_must(load.producers && load.producers < 1000 && load.outstanding &&
 		load.outstanding < UINT32_MAX && load.tick_ns &&
 		load.seconds > 0 && !(load.aged && load.handoff),
@@ -659,10 +656,10 @@ read_load(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	perf_about(argc, argv, subject_version());
-	read_load(argc, argv);
-	if (SUBJECT_SINGLE && (load.handoff || load.probe))
-		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	load.seed = perf_begin(argc, argv, subject_version());
+	read_load();
+	if (load.handoff || load.probe)
+		loads_need_threads();
 	clock_cost_ns = perf_clock_cost_ns();
 	run();
 	return 0;

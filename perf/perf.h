@@ -131,68 +131,59 @@ perf_sleep_until_ns(uint64_t until_ns)
 		continue;
 }
 
+/* What the program was called with, and which of it an option has asked for. */
+static struct {
+	int count;
+	char **text;
+	uint64_t asked;
+} perf_arguments;
+
 /* What stands after "name=" among the arguments. */
 static inline const char *
-perf_text(int argc, char **argv, const char *name, const char *otherwise)
+perf_text(const char *name, const char *otherwise)
 {
 	size_t length = strlen(name);
+	const char *text;
 	int i;
 
-	for (i = 1; i < argc; i++)
-		if (!strncmp(argv[i], name, length) && argv[i][length] == '=')
-			return argv[i] + length + 1;
+	for (i = 1; i < perf_arguments.count; i++) {
+		text = perf_arguments.text[i];
+		if (strncmp(text, name, length) != 0 || text[length] != '=')
+			continue;
+		perf_arguments.asked |= UINT64_C(1) << i;
+		return text + length + 1;
+	}
 	return otherwise;
 }
 
 /* As perf_text, for a number. */
 static inline uint64_t
-perf_option(int argc, char **argv, const char *name, uint64_t otherwise)
+perf_option(const char *name, uint64_t otherwise)
 {
-	const char *text = perf_text(argc, argv, name, NULL);
+	const char *text = perf_text(name, NULL);
 
 	return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
 /* The same, for one that may have a fraction. */
 static inline double
-perf_fraction(int argc, char **argv, const char *name, double otherwise)
+perf_fraction(const char *name, double otherwise)
 {
-	const char *text = perf_text(argc, argv, name, NULL);
+	const char *text = perf_text(name, NULL);
 
 	return text ? strtod(text, NULL) : otherwise;
 }
 
-/* Ends the program at an option whose name is not among names, which are
- * separated by blanks: a slip in a case would measure another one. */
-static inline void
-perf_known(int argc, char **argv, const char *names)
+/* Asked for, tells what the program was built with, and ends it. Otherwise
+ * gives the seed, an option of all. */
+static inline uint64_t
+perf_begin(int argc, char **argv, const char *subject_version)
 {
-	const char *name, *end;
-	size_t length;
-	int i;
-
-	for (i = 1; i < argc; i++) {
-		length = strcspn(argv[i], "=");
-		for (name = names; *name; name = *end ? end + 1 : end) {
-			end = name + strcspn(name, " ");
-			if ((size_t)(end - name) == length &&
-			    !strncmp(name, argv[i], length))
-				break;
-		}
-		if (*name && argv[i][length] == '=')
-			continue;
-		fprintf(stderr, "perf: no such option: %s; these are: %s\n",
-		    argv[i], names);
-		exit(2);
-	}
-}
-
-/* Asked for, tells what the program was built with, and ends it. */
-static inline void
-perf_about(int argc, char **argv, const char *subject_version)
-{
+	perf_must(argc <= 64, "reading so many options");
+	perf_arguments.count = argc;
+	perf_arguments.text = argv;
 	if (argc != 2 || strcmp(argv[1], "about") != 0)
-		return;
+		return perf_option("seed", 1);
 #ifdef __clang__
 	printf("compiler clang %s\n", __clang_version__);
 #else
@@ -201,6 +192,22 @@ perf_about(int argc, char **argv, const char *subject_version)
 	printf("flags %s\n", HWT_CFLAGS);
 	printf("version %s\n", subject_version);
 	exit(0);
+}
+
+/* Ends the program at an argument that no option has asked for: a slip in a
+ * case would measure another one. */
+static inline void
+perf_options_end(void)
+{
+	int i;
+
+	for (i = 1; i < perf_arguments.count; i++) {
+		if (perf_arguments.asked >> i & 1)
+			continue;
+		fprintf(stderr, "perf: no such option: %s\n",
+		    perf_arguments.text[i]);
+		exit(2);
+	}
 }
 
 static inline void __attribute__((format(printf, 1, 2)))

@@ -157,15 +157,15 @@ tell_near(void)
 int
 main(int argc, char **argv)
 {
-	uint64_t far = perf_option(argc, argv, "far", 1000000);
-	uint64_t tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 1));
-	uint64_t buckets = perf_option(argc, argv, "buckets", BUCKETS);
-	uint64_t seconds = perf_option(argc, argv, "seconds", 5);
+	uint64_t far, tick_ns, buckets, seconds;
 	struct figures alone, with;
 
-	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv, "far tick_ms buckets seconds seed");
-	run.random = perf_option(argc, argv, "seed", 1);
+	run.random = perf_begin(argc, argv, subject_version());
+	far = perf_option("far", 1000000);
+	tick_ns = HWT_MS(perf_option("tick_ms", 1));
+	buckets = perf_option("buckets", BUCKETS);
+	seconds = perf_option("seconds", 5);
+	perf_options_end();
 	perf_must(tick_ns && buckets && seconds, "options");
 	loads_need_memory(far, 192);
 	run.near = calloc(2 * (seconds + 1) * RATE, sizeof(*run.near));

@@ -294,20 +294,21 @@ tell_silent(void)
 }
 
 static void
-setup(int argc, char **argv, uint64_t seed)
+setup(uint64_t seed)
 {
 	unsigned i;
 
-	run.connections = perf_option(argc, argv, "connections", 100000);
-	run.limit_ns = HWT_MS(perf_option(argc, argv, "limit_ms", 60000));
-	run.tick_ns = HWT_MS(perf_option(argc, argv, "tick_ms", 100));
-	run.threads = (unsigned)perf_option(argc, argv, "threads", 1);
+	run.connections = perf_option("connections", 100000);
+	run.limit_ns = HWT_MS(perf_option("limit_ms", 60000));
+	run.tick_ns = HWT_MS(perf_option("tick_ms", 100));
+	run.threads = (unsigned)perf_option("threads", 1);
+	perf_options_end();
 	perf_must(run.connections >= SILENT_OF &&
 		run.connections < STRIDE_PRIME && run.threads &&
 		run.threads <= THREADS_MAX,
 	    "options");
-	if (SUBJECT_SINGLE && run.threads > 1)
-		perf_skip(SUBJECT_NAME ": one thread alone may call");
+	if (run.threads > 1)
+		loads_need_threads();
 	if (!SUBJECT_KEEPS_HANDLE && run.threads > 1 &&
 	    sizeof(subject_handle) != sizeof(handle_word))
 		perf_skip(SUBJECT_NAME ": its handles are no words");
@@ -327,24 +328,21 @@ setup(int argc, char **argv, uint64_t seed)
 int
 main(int argc, char **argv)
 {
-	uint64_t rss_bytes;
+	uint64_t seed = perf_begin(argc, argv, subject_version()), touches;
+	bool fire;
 
-	perf_about(argc, argv, subject_version());
-	perf_known(argc, argv,
-	    "connections limit_ms tick_ms threads touches fire seed");
+	touches = perf_option("touches", 4000000);
+	fire = perf_option("fire", 1);
 	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-	setup(argc, argv, perf_option(argc, argv, "seed", 1));
-	rss_bytes = perf_rss_bytes();
+	setup(seed);
 	run.subject = subject_create(run.tick_ns, run.connections);
 	fill();
 	/* A worker takes what is new over. */
 	loads_pass_until_ns(
 	    run.subject, perf_now_ns() + 2 * run.tick_ns + HWT_MS(10));
-	rss_bytes = perf_rss_bytes() - rss_bytes;
 	pin(0);
-	measure(perf_option(argc, argv, "touches", 4000000));
-	perf_metric("rss_mib", "MiB", (double)rss_bytes / 1048576);
-	if (!SUBJECT_FLOOR && perf_option(argc, argv, "fire", 1)) {
+	measure(touches);
+	if (!SUBJECT_FLOOR && fire) {
 		keep_alive();
 		tell_silent();
 		drop_silent();

@@ -531,13 +531,13 @@ measure_all(void)
 int
 main(int argc, char **argv)
 {
-	uint64_t n = perf_option(argc, argv, "n", 0);
 	struct figures figures;
+	uint64_t n;
 
-	perf_about(argc, argv, scheme.what);
-	perf_known(argc, argv, "n budget_ms seed");
-	bench.budget_ns = HWT_MS(perf_option(argc, argv, "budget_ms", 100));
-	bench.random = perf_option(argc, argv, "seed", 1);
+	bench.random = perf_begin(argc, argv, scheme.what);
+	n = perf_option("n", 0);
+	bench.budget_ns = HWT_MS(perf_option("budget_ms", 100));
+	perf_options_end();
 	perf_must(!n || (n >= 10 && n <= 10000000), "n from 10 to 10^7");
 	if (!scheme.never_due)
 		check();

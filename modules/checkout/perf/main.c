@@ -197,21 +197,18 @@ tell(uint64_t wall_ns)
 }
 
 static void
-read_options(int argc, char **argv)
+read_options(void)
 {
-	perf_known(argc, argv,
-	    "set objects zipf hold_ns threads seconds seed "
-	    "any sleep_ns tail_ns");
-	options.set = (unsigned)perf_option(argc, argv, "set", 2);
-	options.objects = (unsigned)perf_option(argc, argv, "objects", 256);
-	options.zipf = perf_fraction(argc, argv, "zipf", 0);
-	options.hold_ns = perf_option(argc, argv, "hold_ns", 0);
-	options.threads = (unsigned)perf_option(argc, argv, "threads", 2);
-	options.seconds = perf_option(argc, argv, "seconds", 1);
-	options.seed = perf_option(argc, argv, "seed", 1);
-	options.any = (unsigned)perf_option(argc, argv, "any", 0);
-	options.sleep_ns = perf_option(argc, argv, "sleep_ns", 0);
-	options.tail_ns = perf_option(argc, argv, "tail_ns", 0);
+	options.set = (unsigned)perf_option("set", 2);
+	options.objects = (unsigned)perf_option("objects", 256);
+	options.zipf = perf_fraction("zipf", 0);
+	options.hold_ns = perf_option("hold_ns", 0);
+	options.threads = (unsigned)perf_option("threads", 2);
+	options.seconds = perf_option("seconds", 1);
+	options.any = (unsigned)perf_option("any", 0);
+	options.sleep_ns = perf_option("sleep_ns", 0);
+	options.tail_ns = perf_option("tail_ns", 0);
+	perf_options_end();
 	perf_must(options.any == 0 || design.acquire_any != NULL, "any");
 	perf_must(options.set >= 1 && options.set <= SET_MAX, "set");
 	perf_must(
@@ -227,8 +224,8 @@ main(int argc, char **argv)
 	uint64_t begun_ns, random;
 	unsigned i, k;
 
-	perf_about(argc, argv, design.what);
-	read_options(argc, argv);
+	options.seed = perf_begin(argc, argv, design.what);
+	read_options();
 	random = options.seed;
 	make_weights();
 	design.create(options.objects);

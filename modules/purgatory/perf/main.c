@@ -513,25 +513,21 @@ run_memory(void)
 }
 
 static void
-read_options(int argc, char **argv)
+read_options(void)
 {
-	perf_known(argc, argv,
-	    "load keys space outstanding threads seconds seed rate p50 p75 "
-	    "timeout_ms waiters value size");
-	options.keys = (unsigned)perf_option(argc, argv, "keys", 3);
-	options.space = perf_option(argc, argv, "space", 100000);
-	options.outstanding =
-	    (unsigned)perf_option(argc, argv, "outstanding", 1024);
-	options.threads = (unsigned)perf_option(argc, argv, "threads", 1);
-	options.seconds = perf_option(argc, argv, "seconds", 1);
-	options.seed = perf_option(argc, argv, "seed", 1);
-	options.size = perf_option(argc, argv, "size", 0);
-	options.rate = perf_option(argc, argv, "rate", 20000);
-	options.p50 = perf_fraction(argc, argv, "p50", 20);
-	options.p75 = perf_fraction(argc, argv, "p75", 60);
-	options.timeout_ns = HWT_MS(perf_option(argc, argv, "timeout_ms", 200));
-	options.waiters = (unsigned)perf_option(argc, argv, "waiters", 10000);
-	options.value = perf_option(argc, argv, "value", 0) != 0;
+	options.keys = (unsigned)perf_option("keys", 3);
+	options.space = perf_option("space", 100000);
+	options.outstanding = (unsigned)perf_option("outstanding", 1024);
+	options.threads = (unsigned)perf_option("threads", 1);
+	options.seconds = perf_option("seconds", 1);
+	options.size = perf_option("size", 0);
+	options.rate = perf_option("rate", 20000);
+	options.p50 = perf_fraction("p50", 20);
+	options.p75 = perf_fraction("p75", 60);
+	options.timeout_ns = HWT_MS(perf_option("timeout_ms", 200));
+	options.waiters = (unsigned)perf_option("waiters", 10000);
+	options.value = perf_option("value", 0) != 0;
+	perf_options_end();
 	perf_must(options.outstanding >= 1, "outstanding");
 	perf_must(options.keys >= 1 && options.keys <= KEYS_MAX, "keys");
 	perf_must(
@@ -543,9 +539,9 @@ main(int argc, char **argv)
 {
 	const char *load;
 
-	perf_about(argc, argv, design.what);
-	read_options(argc, argv);
-	load = perf_text(argc, argv, "load", "closed");
+	options.seed = perf_begin(argc, argv, design.what);
+	load = perf_text("load", "closed");
+	read_options();
 	if (design.check == NULL && strcmp(load, "inflight") != 0)
 		perf_skip("this design cannot wait for an event");
 	if (strcmp(load, "open") == 0) {

@@ -594,17 +594,16 @@ main(int argc, char **argv)
 	perf_must(argc >= 2, "a design");
 	/* A buffer of stdio would lie above all objects. */
 	(void)setvbuf(stdout, NULL, _IONBF, 0);
-	perf_known(argc - 1, argv + 1,
-	    "objects threads zipf cold load_us seconds pause_ms shards seed");
-	options.objects = perf_option(argc, argv, "objects", 10000000);
-	options.threads = perf_option(argc, argv, "threads", 16);
-	options.zipf = perf_fraction(argc, argv, "zipf", 0.99);
-	options.cold = perf_fraction(argc, argv, "cold", 0.1);
-	options.load_us = perf_option(argc, argv, "load_us", 100);
-	options.seconds = perf_option(argc, argv, "seconds", 10);
-	options.pause_ms = perf_option(argc, argv, "pause_ms", 1000);
-	options.shards = perf_option(argc, argv, "shards", 4096);
-	options.seed = perf_option(argc, argv, "seed", 1);
+	options.seed = perf_begin(argc - 1, argv + 1, "a store");
+	options.objects = perf_option("objects", 10000000);
+	options.threads = perf_option("threads", 16);
+	options.zipf = perf_fraction("zipf", 0.99);
+	options.cold = perf_fraction("cold", 0.1);
+	options.load_us = perf_option("load_us", 100);
+	options.seconds = perf_option("seconds", 10);
+	options.pause_ms = perf_option("pause_ms", 1000);
+	options.shards = perf_option("shards", 4096);
+	perf_options_end();
 	perf_must(
 	    options.threads >= 1 && options.threads <= THREADS_MAX, "threads");
 	if (strcmp(argv[1], "order") == 0) {
