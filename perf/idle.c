@@ -23,9 +23,7 @@ static struct {
 } load;
 
 struct count {
-	uint64_t voluntary, involuntary, cpu_ns, threads;
-	/* The subject's own. */
-	uint64_t wakeups;
+	uint64_t voluntary, cpu_ns, threads;
 };
 
 static struct subject *subject;
@@ -47,7 +45,6 @@ add_thread(const char *task, struct count *count)
 
 	snprintf(path, sizeof(path), "/proc/self/task/%s/status", task);
 	count->voluntary += perf_proc(path, "voluntary_ctxt_switches:");
-	count->involuntary += perf_proc(path, "nonvoluntary_ctxt_switches:");
 	snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", task);
 	cpu_ns = perf_proc(path, "");
 	perf_must(cpu_ns != UINT64_MAX, "reading a thread's schedstat");
@@ -59,7 +56,7 @@ add_thread(const char *task, struct count *count)
 static struct count
 read_count(void)
 {
-	struct count count = {.wakeups = subject_wakeups(subject)};
+	struct count count = {0};
 	DIR *tasks = opendir("/proc/self/task");
 	long caller = getpid();
 	struct dirent *task;
@@ -94,20 +91,11 @@ run_load(subject_handle *handles)
 static void
 tell(const struct count *from, const struct count *to)
 {
-	double minutes = (double)load.seconds / 60;
-
 	perf_metric("wakeups", "1/min",
-	    (double)(to->voluntary - from->voluntary) / minutes);
-	perf_metric("cpu_ms", "ms/min",
-	    (double)(to->cpu_ns - from->cpu_ns) / 1e6 / minutes);
+	    60 * (double)(to->voluntary - from->voluntary) /
+		(double)load.seconds);
 	perf_metric("worker_cpu_percent", "%",
 	    (double)(to->cpu_ns - from->cpu_ns) / 1e7 / (double)load.seconds);
-	perf_metric("switches", "1/min",
-	    (double)(to->involuntary - from->involuntary) / minutes);
-	if (to->wakeups != UINT64_MAX)
-		perf_metric("own_wakeups", "1/min",
-		    (double)(to->wakeups - from->wakeups) / minutes);
-	perf_metric("threads", "count", (double)to->threads);
 }
 
 static void

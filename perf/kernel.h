@@ -32,8 +32,7 @@ typedef struct kernel_timeout *subject_handle;
 struct subject {
 	_Alignas(64) pthread_mutex_t mutex;
 	struct peer_blocks blocks;
-	_Alignas(64) peer_thread thread;
-	pthread_t worker;
+	_Alignas(64) pthread_t worker;
 	KERNEL_FIELDS
 };
 
@@ -135,12 +134,6 @@ subject_reschedule(
 	timeout->due_ns = due_ns;
 	pthread_mutex_unlock(&subject->mutex);
 	kernel_set(timeout, due_ns);
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	return peer_thread_switches(&subject->thread);
 }
 
 #endif

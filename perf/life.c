@@ -232,18 +232,6 @@ judge(struct life *life, struct outcomes *outcomes)
 }
 
 static void
-tell_ticks(const struct perf_histogram *late)
-{
-	double tick_ns = (double)load.tick_ns;
-
-	perf_metric(
-	    "late_p50_ticks", "ticks", perf_histogram_ns(late, 0.5) / tick_ns);
-	perf_metric(
-	    "late_p99_ticks", "ticks", perf_histogram_ns(late, 0.99) / tick_ns);
-	perf_metric("late_max_ticks", "ticks", (double)late->max_ns / tick_ns);
-}
-
-static void
 tell_outcomes(uint64_t lag_max_ns)
 {
 	static struct outcomes outcomes;
@@ -254,7 +242,6 @@ tell_outcomes(uint64_t lag_max_ns)
 		judge(&lives[i], &outcomes);
 	loads_tell_starts(&outcomes.starts);
 	perf_metric("ran_cancelled", "count", (double)outcomes.ran_cancelled);
-	tell_ticks(&outcomes.starts.late);
 	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
 	perf_metric("cancelled_percent", "%",
 	    100 * (double)outcomes.cancelled / (double)count);
@@ -264,14 +251,14 @@ tell_outcomes(uint64_t lag_max_ns)
 
 /* What the window of scheduling has cost. */
 struct window {
-	uint64_t wall_ns, cpu_ns, caller_ns, wakeups;
+	uint64_t wall_ns, cpu_ns, caller_ns;
 };
 
 static struct window
 read_window(void)
 {
 	return (struct window){perf_now_ns(), perf_cpu_ns(),
-	    perf_clock_ns(CLOCK_THREAD_CPUTIME_ID), subject_wakeups(subject)};
+	    perf_clock_ns(CLOCK_THREAD_CPUTIME_ID)};
 }
 
 static void
@@ -284,13 +271,9 @@ tell_window(const struct window *from, const struct window *to,
 
 	cpu_ns -= (double)control->cpu_ns;
 	perf_metric("cpu_ns", "ns", cpu_ns / (double)count);
-	perf_metric("cpu_ms_per_s", "ms", cpu_ns / 1e6 / seconds);
 	if (!SUBJECT_SINGLE)
 		perf_metric("worker_cpu_percent", "%",
 		    (cpu_ns - caller_ns) / 1e7 / seconds);
-	if (to->wakeups != UINT64_MAX)
-		perf_metric("wakeups", "1/s",
-		    (double)(to->wakeups - from->wakeups) / seconds);
 }
 
 /* The control thread's lag is of the whole run; of its CPU, that of the window

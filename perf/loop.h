@@ -39,7 +39,6 @@ struct subject {
 	bool stopping;
 	struct peer_blocks blocks;
 	struct peer_queue due;
-	peer_thread thread;
 	pthread_t worker;
 };
 
@@ -113,7 +112,6 @@ loop_worker(void *arg)
 {
 	struct subject *subject = arg;
 
-	peer_thread_here(&subject->thread);
 	pthread_mutex_lock(&subject->mutex);
 	loop_run(subject);
 	pthread_mutex_unlock(&subject->mutex);
@@ -244,12 +242,6 @@ subject_turn(struct subject *subject)
 #else
 	loop_run_once(subject);
 #endif
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	return LOOP_MT ? peer_thread_switches(&subject->thread) : UINT64_MAX;
 }
 
 #endif

@@ -117,7 +117,6 @@ struct mutex_wheel {
 	_Alignas(64) pthread_mutex_t stop_lock;
 	pthread_cond_t stop;
 	bool stopping;
-	atomic_uint_fast64_t wakeups;
 	pthread_t worker;
 };
 
@@ -481,7 +480,6 @@ mutex_wheel_worker(void *arg)
 			&wheel->stop, &wheel->stop_lock, &until) != ETIMEDOUT)
 			continue;
 		pthread_mutex_unlock(&wheel->stop_lock);
-		atomic_fetch_add(&wheel->wakeups, 1);
 		mutex_wheel_turn(wheel, tick++);
 		pthread_mutex_lock(&wheel->stop_lock);
 	}
@@ -539,7 +537,6 @@ mutex_wheel_create(uint64_t tick_ns, uint64_t buckets)
 	wheel->tick_ns = tick_ns;
 	mutex_wheel_choose_clock(wheel);
 	wheel->origin_ns = mutex_wheel_now_ns(CLOCK_MONOTONIC);
-	atomic_init(&wheel->wakeups, 0);
 	wheel->stopping = false;
 	if (all && mutex_wheel_start(wheel))
 		return wheel;

@@ -72,7 +72,7 @@ struct caller {
 
 /* The window from the first pair to the end of the last one's consequences. */
 struct window {
-	uint64_t cpu_ns, wall_ns, wakeups;
+	uint64_t cpu_ns, wall_ns, sleeps;
 	/* Of the window; wall_ns ends with the last pair. */
 	uint64_t whole_ns;
 	double rss_mib;
@@ -452,10 +452,15 @@ tell_probes(struct loads_timeout *probes, uint64_t count, uint64_t lag_max_ns)
 	perf_metric("late_beyond_ms", "ms", beyond_ns / 1e6);
 }
 
+/* How often threads of the process have gone to sleep, by the kernel's count:
+ * as often they were woken. */
 static uint64_t
-wakeups(void)
+sleeps(void)
 {
-	return SUBJECT_SINGLE ? UINT64_MAX : subject_wakeups(shared);
+	struct rusage usage;
+
+	perf_must(!getrusage(RUSAGE_SELF, &usage), "getrusage");
+	return (uint64_t)usage.ru_nvcsw;
 }
 
 /* A subject has two ticks to take over what was scheduled, before the window
@@ -475,7 +480,7 @@ measure(struct loads_timeout *probes, uint64_t probe_number)
 	pthread_barrier_wait(&filled);
 	settle();
 	window.cpu_ns = perf_cpu_ns();
-	window.wakeups = wakeups();
+	window.sleeps = sleeps();
 	begun_ns = perf_now_ns();
 	pthread_barrier_wait(&begun);
 	window.rss_before_mib = run_probes(probes, probe_number, begun_ns);
@@ -483,8 +488,7 @@ measure(struct loads_timeout *probes, uint64_t probe_number)
 	window.wall_ns = perf_now_ns() - begun_ns;
 	settle();
 	window.cpu_ns = perf_cpu_ns() - window.cpu_ns;
-	if (window.wakeups != UINT64_MAX)
-		window.wakeups = wakeups() - window.wakeups;
+	window.sleeps = sleeps() - window.sleeps;
 	window.whole_ns = perf_now_ns() - begun_ns;
 	window.rss_mib = (double)perf_rss_bytes() / 1048576;
 	/* On a machine that is busy the last may be late. */
@@ -590,8 +594,7 @@ tell(const struct window *window, uint64_t pairs,
 	perf_metric("rss_mib", "MiB", window->rss_mib);
 	perf_metric("pairs_per_s", "1/s", (double)pairs / wall_s);
 	perf_metric("ran", "count", (double)atomic_load(&due));
-	if (window->wakeups != UINT64_MAX)
-		perf_metric("wakeups", "1/s", (double)window->wakeups / wall_s);
+	perf_metric("wakeups", "1/s", (double)window->sleeps / wall_s);
 }
 
 static void

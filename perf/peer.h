@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the subjects share that put other libraries, or the system itself,
- * beside hwt: limits, units, blocks kept for reuse, and wake-ups by the
- * kernel's count.
+ * beside hwt: limits, units, and blocks kept for reuse.
  */
 #ifndef PEER_H
 #define PEER_H
 
-#include <sys/syscall.h>
 #include <sys/time.h>
 
 #include "perf/perf.h"
@@ -158,27 +156,6 @@ peer_drop_queue(struct peer_blocks *blocks, struct peer_queue *queue)
 		peer_drop(blocks, block);
 	}
 	queue->first = NULL;
-}
-
-/* A thread tells its number, so that others can ask the kernel about it. */
-typedef _Atomic pid_t peer_thread;
-
-static inline void
-peer_thread_here(peer_thread *thread)
-{
-	atomic_store(thread, (pid_t)syscall(SYS_gettid));
-}
-
-/* How often the thread gave up its processor by itself, as a sleeping one does;
- * UINT64_MAX: unknown. */
-static inline uint64_t
-peer_thread_switches(const peer_thread *thread)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/status",
-	    (int)atomic_load(thread));
-	return perf_proc(path, "voluntary_ctxt_switches:");
 }
 
 #endif

@@ -27,8 +27,7 @@ static const uint64_t far_min_ns = HWT_MIN(30), far_spread_ns = HWT_MIN(30);
 static const uint64_t near_spread_ns = HWT_SEC(1);
 
 struct figures {
-	double worker_percent, wakeups;
-	bool wakeups_known;
+	double worker_percent;
 	uint64_t far_bytes;
 };
 
@@ -71,13 +70,12 @@ static void
 near_traffic(uint64_t seconds, struct figures *figures)
 {
 	uint64_t begun_ns = perf_now_ns(), begun_cpu_ns = 0, counted_ns = 0;
-	uint64_t wakeups = 0, batch, i;
+	uint64_t batch, i;
 
 	for (batch = 0; batch < (seconds + 1) * BATCHES_A_SECOND; batch++) {
 		if (batch == BATCHES_A_SECOND) {
 			counted_ns = perf_now_ns();
 			begun_cpu_ns = worker_cpu_ns();
-			wakeups = subject_wakeups(run.subject);
 		}
 		for (i = 0; i < BATCH; i++)
 			schedule_near(&run.near[run.near_count++]);
@@ -87,9 +85,6 @@ near_traffic(uint64_t seconds, struct figures *figures)
 	counted_ns = perf_now_ns() - counted_ns;
 	figures->worker_percent =
 	    100 * (double)(worker_cpu_ns() - begun_cpu_ns) / (double)counted_ns;
-	figures->wakeups_known = wakeups != UINT64_MAX;
-	figures->wakeups = (double)(subject_wakeups(run.subject) - wakeups) /
-	    ((double)counted_ns / 1e9);
 }
 
 static struct subject *
@@ -133,10 +128,6 @@ tell_figures(
 	    with->worker_percent - alone->worker_percent);
 	perf_metric("worker_cpu_percent", "%", with->worker_percent);
 	perf_metric("near_cpu_percent", "%", alone->worker_percent);
-	if (with->wakeups_known) {
-		perf_metric("wakeups", "1/s", with->wakeups);
-		perf_metric("near_wakeups", "1/s", alone->wakeups);
-	}
 	if (far)
 		perf_metric(
 		    "bytes", "B", (double)with->far_bytes / (double)far);

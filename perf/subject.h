@@ -9,7 +9,6 @@
  *   subject_schedule    the handle may be NULL: then it cannot be cancelled
  *   subject_cancel      once for each handle, whether it has ended or not
  *   subject_reschedule  what is pending, by a thread that has the handle
- *   subject_wakeups     of its own threads; UINT64_MAX: unknown
  */
 #ifndef PERF_SUBJECT_H
 #define PERF_SUBJECT_H

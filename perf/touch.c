@@ -11,9 +11,9 @@
  *         [touches=4000000] [fire=1] [seed=1]
  *
  * touches are those of each thread in the window that is timed; a fourth of
- * them before it warm up, and a fourth after it are those whose calls are timed
- * one by one. Windows end early where half of the limit would go by. fire=0
- * does not wait for the silent ones. Pages are small for all subjects.
+ * them before it warm up. Windows end early where a third of the limit would go
+ * by. fire=0 does not wait for the silent ones. Pages are small for all
+ * subjects.
  */
 #define _GNU_SOURCE
 #include <sys/prctl.h>
@@ -34,7 +34,6 @@ struct toucher {
 	_Alignas(64) uint64_t random;
 	uint64_t touches; /* to do, then done */
 	uint64_t until_ns;
-	struct perf_histogram *calls; /* NULL: not to be timed */
 	pthread_t thread;
 	unsigned number;
 };
@@ -45,7 +44,7 @@ static struct {
 	struct loads_timeout *silent;
 	uint64_t connections, live, limit_ns, tick_ns;
 	unsigned threads;
-	uint64_t filled_ns, clock_cost_ns;
+	uint64_t filled_ns;
 	pthread_barrier_t begun, ended;
 	struct toucher touchers[THREADS_MAX];
 } run;
@@ -111,31 +110,14 @@ touch_at_random(struct toucher *toucher, uint64_t count)
 }
 
 static void
-touch_timed(struct toucher *toucher)
-{
-	uint64_t place = perf_random_below(&toucher->random, run.live);
-	uint64_t begun_ns = perf_now_ns();
-
-	touch(place);
-	perf_sample(toucher->calls, begun_ns, run.clock_cost_ns);
-}
-
-static void
 touch_window(struct toucher *toucher)
 {
 	uint64_t done = 0, now_ns;
-	unsigned i;
 
 	while (done < toucher->touches &&
 	    (now_ns = perf_now_ns()) < toucher->until_ns) {
 		subject_turn_begins(now_ns);
-		if (toucher->calls)
-			for (i = 0; i < LOADS_TURN_CALLS / PERF_SAMPLED; i++) {
-				touch_at_random(toucher, PERF_SAMPLED - 1);
-				touch_timed(toucher);
-			}
-		else
-			touch_at_random(toucher, LOADS_TURN_CALLS);
+		touch_at_random(toucher, LOADS_TURN_CALLS);
 		done += LOADS_TURN_CALLS;
 		subject_turn(run.subject);
 	}
@@ -165,8 +147,8 @@ touch_thread(void *arg)
 
 /* A window of all threads; the first is this one, which made the timeouts. */
 static uint64_t
-touch_together(uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns,
-    uint64_t *wall_ns, bool timed)
+touch_together(
+    uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns, uint64_t *wall_ns)
 {
 	struct toucher *toucher;
 	uint64_t done = 0;
@@ -176,9 +158,6 @@ touch_together(uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns,
 		toucher = &run.touchers[i];
 		toucher->touches = touches;
 		toucher->until_ns = until_ns;
-		if (timed)
-			toucher->calls = calloc(1, sizeof(*toucher->calls));
-		perf_must(!timed || toucher->calls, "calloc");
 		if (i)
 			perf_start(&toucher->thread, touch_thread, toucher);
 	}
@@ -198,21 +177,8 @@ touch_together(uint64_t touches, uint64_t until_ns, uint64_t *cpu_ns,
 	return done;
 }
 
-static void
-tell_calls(void)
-{
-	struct perf_histogram *calls = run.touchers[0].calls;
-	unsigned i;
-
-	for (i = 1; i < run.threads; i++)
-		perf_histogram_merge(calls, run.touchers[i].calls);
-	perf_metric_calls("call", calls);
-	for (i = 0; i < run.threads; i++)
-		free(run.touchers[i].calls);
-}
-
-/* Half of the time until the first is due is for the windows: an eighth, a half
- * and the rest of it. */
+/* Of the time until the first is due, a sixteenth is to warm up, and a fourth
+ * is the window's. */
 static void
 measure(uint64_t touches)
 {
@@ -221,15 +187,11 @@ measure(uint64_t touches)
 
 	perf_must(begin_ns < due_ns, "filling within limit_ms");
 	part_ns = (due_ns - begin_ns) / 16;
-	touch_together(
-	    touches / 4, begin_ns + part_ns, &cpu_ns, &wall_ns, false);
-	done = touch_together(
-	    touches, begin_ns + 5 * part_ns, &cpu_ns, &wall_ns, false);
+	touch_together(touches / 4, begin_ns + part_ns, &cpu_ns, &wall_ns);
+	done =
+	    touch_together(touches, begin_ns + 5 * part_ns, &cpu_ns, &wall_ns);
 	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)done);
 	perf_metric("wall_ns", "ns", (double)wall_ns / (double)done);
-	touch_together(
-	    touches / 4, begin_ns + 8 * part_ns, &cpu_ns, &wall_ns, true);
-	tell_calls();
 }
 
 static void
@@ -320,7 +282,6 @@ setup(uint64_t seed)
 	for (i = 0; i < run.threads; i++)
 		run.touchers[i] =
 		    (struct toucher){.number = i, .random = seed * 1000 + i};
-	run.clock_cost_ns = perf_clock_cost_ns();
 	pthread_barrier_init(&run.begun, NULL, run.threads);
 	pthread_barrier_init(&run.ended, NULL, run.threads);
 }

@@ -11,7 +11,6 @@
  * holds a handle of it: a cancel can free the timer while its wait is on its
  * way. What is pending at the end is not freed.
  */
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -20,8 +19,6 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/version.hpp>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "perf/foreign.h"
 
@@ -38,7 +35,6 @@ struct subject {
 	asio::io_context context{1};
 	asio::executor_work_guard<asio::io_context::executor_type> work{
 	    context.get_executor()};
-	std::atomic<pid_t> number{0};
 	std::thread thread;
 };
 
@@ -75,10 +71,7 @@ subject_create(uint64_t /* tick_ns */, uint64_t /* capacity */)
 {
 	auto subject = new struct subject;
 
-	subject->thread = std::thread([subject] {
-		subject->number = (pid_t)syscall(SYS_gettid);
-		subject->context.run();
-	});
+	subject->thread = std::thread([subject] { subject->context.run(); });
 	return subject;
 }
 
@@ -88,12 +81,6 @@ subject_destroy(struct subject *subject)
 	subject->context.stop();
 	subject->thread.join();
 	delete subject;
-}
-
-pid_t
-foreign_thread(const struct subject *subject)
-{
-	return subject->number;
 }
 
 void

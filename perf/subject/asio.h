@@ -12,20 +12,3 @@
 #define SUBJECT_TELLS 1
 
 #include "perf/foreign.h"
-#include "perf/peer.h"
-
-static inline void
-subject_cancel(struct subject *subject, subject_handle timeout)
-{
-	(void)subject;
-	if (!foreign_cancel(timeout))
-		subject_refused++;
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	peer_thread thread = foreign_thread(subject);
-
-	return peer_thread_switches(&thread);
-}

@@ -79,10 +79,3 @@ subject_reschedule(
 	(void)delay_ns;
 	atomic_fetch_add(&floor->lines[*handle].touched, 1);
 }
-
-static inline uint64_t
-subject_wakeups(struct subject *floor)
-{
-	(void)floor;
-	return 0;
-}

@@ -36,7 +36,6 @@ typedef GSource *subject_handle;
 struct subject {
 	GMainContext *context;
 	atomic_bool stopping;
-	peer_thread thread;
 	pthread_t worker;
 };
 
@@ -56,7 +55,6 @@ glib_worker(void *arg)
 {
 	struct subject *subject = arg;
 
-	peer_thread_here(&subject->thread);
 	while (!atomic_load(&subject->stopping))
 		g_main_context_iteration(subject->context, TRUE);
 	return NULL;
@@ -134,10 +132,4 @@ subject_reschedule(
 	(void)subject;
 	g_source_set_ready_time(*handle, due_us);
 	perf_must(!g_source_is_destroyed(*handle), "rescheduling");
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	return peer_thread_switches(&subject->thread);
 }

@@ -158,12 +158,3 @@ subject_reschedule(
 		error = hwt_reschedule(subject->timer, *handle, delay_ns);
 	perf_must(!error, "hwt_reschedule");
 }
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	struct hwt_stats stats;
-
-	return hwt_read_stats(subject->timer, &stats) ? UINT64_MAX
-						      : stats.wakeups;
-}

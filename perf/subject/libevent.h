@@ -63,7 +63,6 @@ struct libevent_common {
 
 struct subject {
 	struct event_base *base;
-	peer_thread thread;
 	pthread_t worker;
 	pthread_mutex_t mutex;
 	_Atomic unsigned commons;
@@ -81,7 +80,6 @@ libevent_worker(void *arg)
 {
 	struct subject *subject = arg;
 
-	peer_thread_here(&subject->thread);
 	event_base_loop(subject->base, EVLOOP_NO_EXIT_ON_EMPTY);
 	return NULL;
 }
@@ -230,11 +228,4 @@ subject_turn(struct subject *subject)
 {
 	if (!LIBEVENT_MT)
 		event_base_loop(subject->base, EVLOOP_NONBLOCK);
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	return LIBEVENT_MT ? peer_thread_switches(&subject->thread)
-			   : UINT64_MAX;
 }

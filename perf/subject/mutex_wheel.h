@@ -112,10 +112,3 @@ subject_turn(struct subject *subject)
 	(void)subject;
 #endif
 }
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	return SUBJECT_SINGLE ? UINT64_MAX
-			      : atomic_load(&subject->wheel->wakeups);
-}

@@ -163,11 +163,3 @@ subject_reschedule(
 	subject_schedule(
 	    subject, handle, timeout->task, timeout->arg, delay_ns);
 }
-
-/* nng has several threads, which belong to no one. */
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	(void)subject;
-	return UINT64_MAX;
-}

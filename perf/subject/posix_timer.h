@@ -19,9 +19,13 @@
 
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 #define KERNEL_TIMER timer_t
-#define KERNEL_FIELDS sem_t started;
+/* thread: as the kernel numbers it, when started is posted. */
+#define KERNEL_FIELDS  \
+	sem_t started; \
+	pid_t thread;
 #include "perf/kernel.h"
 
 #define POSIX_TIMER_DUE SIGRTMIN
@@ -72,7 +76,7 @@ posix_timer_worker(void *arg)
 	struct kernel_timeout *timeout;
 	siginfo_t info;
 
-	peer_thread_here(&subject->thread);
+	subject->thread = (pid_t)syscall(SYS_gettid);
 	sem_post(&subject->started);
 	for (;;) {
 		if (sigwaitinfo(&waited, &info) < 0)
@@ -122,7 +126,7 @@ kernel_make(struct subject *subject, struct kernel_timeout *timeout)
 	    .sigev_value.sival_ptr = timeout};
 
 	/* glibc has no better name for it. */
-	event._sigev_un._tid = atomic_load(&subject->thread);
+	event._sigev_un._tid = subject->thread;
 	perf_must(!timer_create(CLOCK_MONOTONIC, &event, &timeout->timer),
 	    "timer_create");
 }

@@ -76,7 +76,6 @@ timerfd_worker(void *arg)
 	bool stopping = false;
 	int count, i;
 
-	peer_thread_here(&subject->thread);
 	while (!stopping) {
 		count = epoll_wait(subject->epoll, events, TIMERFD_EVENTS, -1);
 		for (i = 0; i < count; i++) {

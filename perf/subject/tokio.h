@@ -9,22 +9,9 @@
  * have it inside a future, without that.
  */
 #define SUBJECT_NAME "tokio"
+#define SUBJECT_TELLS 0
 
 /* One that could be polled too late starts in the thread that schedules it. */
 #define SUBJECT_CONCURRENT 1
 
 #include "perf/foreign.h"
-
-static inline void
-subject_cancel(struct subject *subject, subject_handle timeout)
-{
-	(void)subject;
-	(void)foreign_cancel(timeout);
-}
-
-static inline uint64_t
-subject_wakeups(struct subject *subject)
-{
-	(void)subject;
-	return UINT64_MAX;
-}
