@@ -21,7 +21,6 @@
 
 #define SUBJECT_SINGLE (!LOOP_MT)
 #define SUBJECT_TELLS 1
-/* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE LOOP_MT
 
 struct loop_timeout {

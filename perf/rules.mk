@@ -3,8 +3,8 @@
 # What make perf and perf-full build and run; read by Makefile.
 #
 # perf/LOAD.c is built once for each SUBJECT, a header that says which timers
-# are compared: build/plain/perf/LOAD/SUBJECT. A folder of perf that has a
-# main.c is a program for each of its other files.
+# are compared, or a variant of one: build/plain/perf/LOAD/SUBJECT. A folder of
+# perf that has a main.c is a program for each of its other files.
 
 loads := $(patsubst perf/%.c,%,$(wildcard perf/*.c))
 # Of a load that needs a package of its own: its header, and its library.
@@ -13,8 +13,32 @@ libs_of_load_deadline := -lhiredis
 needing := deadline
 mains := $(wildcard perf/*/main.c)
 schemes := $(basename $(filter-out $(mains),$(wildcard $(mains:main.c=*.c))))
-subjects := $(patsubst perf/subject/%.h,%,$(shell grep -l \
-	'^.define SUBJECT_NAME' /dev/null $(wildcard perf/subject/*.h)))
+
+# Subjects that are the header of another one with these definitions. The tops
+# of the headers say what for.
+variant_hwt_at := hwt -DSUBJECT_DEADLINES=1
+variant_hwt_relaxed := hwt -DSUBJECT_HWT_FLAGS=HWT_RELAXED
+variant_libev_mt := libev -DLOOP_MT=1
+variant_libuv_mt := libuv -DLOOP_MT=1
+variant_libevent_mt := libevent -DLIBEVENT_MT=1
+variant_libevent_common := libevent -DLIBEVENT_COMMON=1
+variant_libevent_common_mt := libevent -DLIBEVENT_MT=1 -DLIBEVENT_COMMON=1
+variant_mutex_wheel_adaptive := mutex_wheel \
+	-DMUTEX_WHEEL_LOCK=MUTEX_WHEEL_ADAPTIVE
+variant_mutex_wheel_at := mutex_wheel -DSUBJECT_DEADLINES=1
+variant_mutex_wheel_embedded := mutex_wheel -DMUTEX_WHEEL_EMBEDDED=1
+variant_mutex_wheel_lazy := mutex_wheel -DSUBJECT_DEADLINES=1 \
+	-DMUTEX_WHEEL_LAZY=1
+variant_mutex_wheel_sharded := mutex_wheel -DSUBJECT_DEADLINES=1 \
+	-DMUTEX_WHEEL_EMBEDDED=1 -DMUTEX_WHEEL_SHARDS=64
+variant_mutex_wheel_spin := mutex_wheel -DMUTEX_WHEEL_LOCK=MUTEX_WHEEL_SPIN
+variant_wheel := mutex_wheel -DSUBJECT_DEADLINES=1 -DMUTEX_WHEEL_EMBEDDED=1 \
+	-DMUTEX_WHEEL_LOCK=MUTEX_WHEEL_NONE
+subjects := $(sort $(patsubst perf/subject/%.h,%,$(wildcard perf/subject/*.h)) \
+	$(patsubst variant_%,%,$(filter variant_%,$(.VARIABLES))))
+subject = $(notdir $(basename $@))
+subject_header = perf/subject/$(firstword $(variant_$(subject)) $(subject)).h
+variant = $(wordlist 2,9,$(variant_$(subject)))
 own_subjects := $(filter hwt hwt_at hwt_relaxed mutex_wheel,$(subjects))
 
 # What is measured here needs no peer. The floor is one of touch alone.
@@ -27,7 +51,7 @@ perf_programs := $(perf_names:%=build/plain/%) $(module_perf)
 
 # Of a peer, which is the first word of its subjects' names: a header that must
 # be there, and what it is compiled and linked with.
-peer = $(call peer_of,$(notdir $(basename $@)))
+peer = $(call peer_of,$(subject))
 peer_of = $(firstword $(subst _, ,$1))
 
 header_libevent := event2/event.h
@@ -52,18 +76,19 @@ tokio := $(notdir $(firstword $(wildcard $(crates)/tokio-1.*)))
 # Benchmarks print what they were built with.
 said = $(subst ",,$(subst ',,$(strip $(CPPFLAGS) $(CFLAGS))))
 $(foreach w,plain clang $(emulated),build/$w/perf/%.o): \
-	own = -DHWT_CFLAGS='"$(cc) $(said)"'
+	own = -DHWT_CFLAGS='"$(strip $(cc) $(said) $(variant))"'
 
 load_source = $(patsubst build/$(way)/%/,%.c,$(dir $@))
 load_programs := $(addprefix build/plain/,$(call of_loads,$(subjects)))
 load_objects := $(foreach w,plain clang $(emulated), \
 	$(load_programs:build/plain/%=build/$w/%.o))
 
-$(load_objects): $$(load_source) build/$$(way)/flags
+$(load_objects): $$(load_source) build/$$(way)/flags perf/rules.mk
 	$(call say,CC)
 	@mkdir -p $(@D)
 	$(Q)$(compile) @build/$(way)/known $(own) $(flags_of_$(peer)) \
-		-DSUBJECT='"perf/subject/$(basename $(@F)).h"' \
+		-DSUBJECT='"$(subject_header)"' \
+		-DSUBJECT_NAME='"$(subject)"' $(variant) \
 		-MMD -MP -c -o $@ $<
 
 $(load_programs): %: %.o $$(objects_of_$$(peer)) build/plain/libhwt.a

@@ -18,6 +18,11 @@
 /* Cancels of a thread that found nothing to cancel, of what SUBJECT_TELLS. */
 static _Thread_local uint64_t subject_refused __attribute__((unused));
 
+/* 1: deadlines are from the begin of the loop's turn, where there is one. */
+#ifndef SUBJECT_DEADLINES
+#define SUBJECT_DEADLINES 0
+#endif
+
 /* With SUBJECT_DEADLINES, the time of the turn of a loop that reads the clock
  * once for each; 0: not in a turn. */
 static _Thread_local uint64_t subject_turn_ns __attribute__((unused));
@@ -30,9 +35,6 @@ static _Thread_local uint64_t subject_turn_ns __attribute__((unused));
 #endif
 #ifndef SUBJECT_TELLS
 #define SUBJECT_TELLS 0
-#endif
-#ifndef SUBJECT_DEADLINES
-#define SUBJECT_DEADLINES 0
 #endif
 /* 1: a task may start before its time, by a coarse clock. */
 #ifndef SUBJECT_MAY_BE_EARLY

@@ -8,7 +8,6 @@
  * delete, some 5 ns of a pair; what it takes is the heap, its mutex, and the
  * cancelled handler, which runs in the io_context's thread.
  */
-#define SUBJECT_NAME "asio"
 #define SUBJECT_TELLS 1
 
 #include "perf/foreign.h"

@@ -8,7 +8,6 @@
  * Who would call it unfair: the timers. It is a bound, and no baseline; what
  * does the same work at the least cost is mutex_wheel_lazy.h.
  */
-#define SUBJECT_NAME "floor"
 #define SUBJECT_KEEPS_HANDLE 1
 /* It is no timer: what is scheduled never starts. */
 #define SUBJECT_FLOOR 1

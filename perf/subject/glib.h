@@ -14,8 +14,6 @@
  * Who would call it unfair: who writes programs with windows, with ten timeouts
  * in the main thread. It is here since libraries use it in servers as well.
  */
-#define SUBJECT_NAME "glib"
-/* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
 
 #include <glib.h>

@@ -1,29 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The subject hwt: by its public functions, one call each.
+ * hwt: by its public functions, one call each. hwt_at has deadlines, in a loop
+ * that reads the clock once per turn (SUBJECT_DEADLINES); hwt_relaxed has
+ * HWT_RELAXED, which reads no clock as it schedules.
  *
  * Its tasks get their handle as well as their argument, so that the workload's
  * tasks have that shape here: see SUBJECT_TASK.
  */
-#ifndef SUBJECT_NAME
-#define SUBJECT_NAME "hwt"
+#ifndef SUBJECT_HWT_FLAGS
 #define SUBJECT_HWT_FLAGS 0
 #endif
-#ifndef SUBJECT_DEADLINES
-#define SUBJECT_DEADLINES 0
-#endif
-/* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
-
-/* Tasks of an earlier tick start first. With HWT_RELAXED the caller does not
- * know the tick. */
+/* With HWT_RELAXED the caller does not know the tick. */
 #define SUBJECT_TICK_ORDER (!(SUBJECT_HWT_FLAGS & HWT_RELAXED))
-
 #define SUBJECT_TELLS 1
-
-/* The length of the wheel, and an executor, can be chosen; the caller can turn
- * the wheel. */
 #define SUBJECT_WHEELS 1
+/* An executor can be chosen; the caller can turn the wheel. */
 #define SUBJECT_EXECUTORS 1
 #define SUBJECT_MANUAL 1
 

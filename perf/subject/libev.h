@@ -23,13 +23,11 @@
  * Who would call that unfair: libev's author, who has each thread run a loop of
  * its own. This is what it takes to cancel from another thread.
  */
-#ifndef SUBJECT_NAME
-#define SUBJECT_NAME "libev"
+#ifndef LOOP_MT
 #define LOOP_MT 0
-/* 1: a task may start before its delay has passed. Its clock stands
- * still between turns. */
-#define SUBJECT_MAY_BE_EARLY 1
 #endif
+/* Its clock stands still between turns. */
+#define SUBJECT_MAY_BE_EARLY (!LOOP_MT)
 
 #include <ev.h>
 

@@ -18,18 +18,16 @@
  *   LIBEVENT_COMMON  one queue for each of the first delays that are asked for,
  *                    instead of the heap (event_base_init_common_timeout)
  */
-#ifndef SUBJECT_NAME
-#define SUBJECT_NAME "libevent"
+#ifndef LIBEVENT_MT
 #define LIBEVENT_MT 0
+#endif
+#ifndef LIBEVENT_COMMON
 #define LIBEVENT_COMMON 0
 #endif
 #define SUBJECT_SINGLE (!LIBEVENT_MT)
 #define SUBJECT_TELLS 1
-/* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE LIBEVENT_MT
-
-/* 1: a task may start before its delay has passed. Its clock is
- * coarse. */
+/* Its clock is coarse. */
 #define SUBJECT_MAY_BE_EARLY 1
 
 #include <event2/event.h>

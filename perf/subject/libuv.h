@@ -20,13 +20,10 @@
  * some, and its caller cannot tell whether a cancel came in time; a mutex is
  * cheaper.
  */
-#ifndef SUBJECT_NAME
-#define SUBJECT_NAME "libuv"
+#ifndef LOOP_MT
 #define LOOP_MT 0
 #endif
-
-/* 1: a task may start before its delay has passed. Its clock counts
- * milliseconds, and of libuv stands still between turns. */
+/* Its clock counts milliseconds, and of libuv stands still between turns. */
 #define SUBJECT_MAY_BE_EARLY 1
 
 #include <poll.h>

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The subject mutex_wheel, the baseline: see perf/mutex_wheel.h.
+ * mutex_wheel, the baseline, and its variants: see perf/mutex_wheel.h.
+ *
+ *   _adaptive  with a mutex that spins for a while before it sleeps, which is
+ *              glibc's alone
+ *   _spin      with a lock that only spins, for processors that nobody else
+ *              wants: whoever waits for a holder that does not run burns its
+ *              whole time slice
+ *   _at        with deadlines, in a loop that reads the clock once per turn, as
+ *              hwt_at has them
+ *   _embedded  without malloc
+ *   _lazy      notes a connection's activity without the lock, and looks at it
+ *              when the timeout is due; deadlines as in _at
+ *   _sharded   at its best for threads that have loops of their own: each has a
+ *              wheel and a mutex, which other threads lock only to cancel what
+ *              is in it; embedded, with deadlines. One worker turns all wheels
+ *   wheel      without any lock or atomic operation, for the one thread that
+ *              turns it: what a program with a loop per thread would take, and
+ *              what there is to save where no other thread cancels. Embedded;
+ *              deadlines count from the turn's time, as in libuv: one may be
+ *              early by the length of a turn
  */
 #include "perf/mutex_wheel.h"
 
-#ifndef SUBJECT_NAME
-#define SUBJECT_NAME "mutex_wheel"
-#define SUBJECT_VERSION "one mutex round a wheel, coarse clock, malloc"
-#endif
-#ifndef SUBJECT_SINGLE
-#define SUBJECT_SINGLE 0
-#endif
-/* Rescheduling leaves the handle as it is, from two threads at once, too. */
+#define SUBJECT_SINGLE (MUTEX_WHEEL_LOCK == MUTEX_WHEEL_NONE)
+#define SUBJECT_MAY_BE_EARLY SUBJECT_SINGLE
 #define SUBJECT_KEEPS_HANDLE 1
-
-/* Tasks of an earlier tick start first. */
 #define SUBJECT_TICK_ORDER 1
-
 #define SUBJECT_TELLS 1
-
-/* The length of the wheel can be chosen. */
 #define SUBJECT_WHEELS 1
-
-/* Deadlines are from the begin of the loop's turn, where there is one. */
-#ifndef SUBJECT_DEADLINES
-#define SUBJECT_DEADLINES 0
-#endif
 
 typedef struct mutex_wheel_timeout *subject_handle;
 
@@ -36,7 +39,7 @@ struct subject {
 static inline const char *
 subject_version(void)
 {
-	return SUBJECT_VERSION;
+	return "a hashed wheel, as perf/mutex_wheel.h says";
 }
 
 static inline struct subject *

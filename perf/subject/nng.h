@@ -10,14 +10,9 @@
  * Who would call it unfair: its author, since an aio is there for messages, and
  * its timeout comes along with it. It is here as what users of nng have.
  */
-#define SUBJECT_NAME "nng"
 #define SUBJECT_TELLS 1
-
-/* 1: a task may start before its delay has passed. Its clock counts
- * milliseconds. */
+/* Its clock counts milliseconds. */
 #define SUBJECT_MAY_BE_EARLY 1
-
-/* Tasks start in several threads at once. */
 #define SUBJECT_CONCURRENT 1
 
 #include <nng/nng.h>

@@ -15,7 +15,6 @@
  * timerfd.h, it is here for its precision. Skipped when RLIMIT_SIGPENDING does
  * not allow as many.
  */
-#define SUBJECT_NAME "posix_timer"
 
 #include <semaphore.h>
 #include <signal.h>

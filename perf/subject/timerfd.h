@@ -11,8 +11,6 @@
  *
  * Skipped when RLIMIT_NOFILE or epoll's own limit does not allow as many.
  */
-#define SUBJECT_NAME "timerfd"
-/* Rescheduling leaves the handle as it is, from two threads at once, too. */
 #define SUBJECT_KEEPS_HANDLE 1
 
 #include <sys/epoll.h>

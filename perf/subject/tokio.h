@@ -8,7 +8,6 @@
  * has its own allocation, with the task that its waker calls; tokio's users
  * have it inside a future, without that.
  */
-#define SUBJECT_NAME "tokio"
 #define SUBJECT_TELLS 0
 
 /* One that could be polled too late starts in the thread that schedules it. */
