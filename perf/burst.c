@@ -3,11 +3,11 @@
  * What happens when everything is due at once, as when the network breaks?
  *
  * count timeouts have the same deadline, just before a boundary of ticks: when
- * has the last of them started, and what has that taken? Bystanders schedule
- * one timeout and cancel the oldest of 1024 as fast as they can, in a quiet
+ * has the last of them started, and what has that taken? A bystander schedules
+ * one timeout and cancels the oldest of 1024 as fast as it can, in a quiet
  * window before, and during the burst.
  *
- *   burst [count=100000] [task_us=0] [via=inline|pool|mailbox] [bystanders=1]
+ *   burst [count=100000] [task_us=0] [via=inline|pool|mailbox] [bystander=1]
  *         [aged=1] [tick_ms=100] [lead_ms=N] [seed=1]
  *
  * aged=1: before, twice as many others were scheduled and half of them, at
@@ -16,8 +16,8 @@
  *
  * cpu_ns is what the process takes from a millisecond before the deadline (20,
  * if the worker may be early) to the last start, for each timeout, less what
- * the bystanders' own threads take; what they cost others in misses stays, so
- * targets for CPU go by bystanders=0. None is early when the first start is
+ * the bystander's own thread takes; what it costs others in misses stays, so
+ * targets for CPU go by bystander=0. None is early when the first start is
  * not. What starts twice, or is a bystander's, is a stray.
  */
 #define _GNU_SOURCE
@@ -28,7 +28,6 @@
 #include "perf/loads.h"
 
 enum {
-	BYSTANDERS_MAX = 16,
 	RING = 1024,
 	/* So much before the deadline the quiet time ends, and the burst
 	 * begins. */
@@ -48,26 +47,19 @@ enum phase {
  * the timer's origin is at most that much after subject_create began. */
 static const uint64_t before_boundary_ns = 250000;
 
-struct bystander {
+static struct {
 	_Alignas(64) pthread_t thread;
 	subject_handle ring[RING];
 	struct perf_histogram calls[PHASES];
-	uint64_t wall_ns[PHASES];
-};
-
-struct cpu {
-	uint64_t all_ns, bystanders_ns;
-};
+} bystander;
 
 static struct {
 	struct subject *subject;
 	uint64_t count, unsure, tick_ns, task_ns, due_ns, clock_cost_ns;
 	uint64_t lead_ms; /* 0: as long as it needs */
 	const char *via;
-	bool aged;
-	unsigned bystanders;
-	struct bystander *bystander;
-	/* Where bystanders wait until their clocks have been read. */
+	bool aged, bystander;
+	/* Where the bystander waits until its clock has been read. */
 	pthread_barrier_t ended;
 } run;
 
@@ -75,31 +67,23 @@ static atomic_int phase;
 static atomic_uint_fast64_t started;
 /* Written by the first and the last start; then over is set. */
 static uint64_t first_ns, last_ns;
-static struct cpu cpu_begun, cpu_ended;
+static uint64_t cpu_begun_ns, cpu_ended_ns;
 static atomic_bool over;
 
-/* User and system time of one thread, also of one that is running. */
+/* User and system time of all threads but the bystander. Its own is read first:
+ * asking for it brings it up to date, also in the sum of all. */
 static uint64_t
-thread_cpu_ns(pthread_t thread)
+read_cpu_ns(void)
 {
+	uint64_t own_ns = 0;
 	clockid_t clock;
 
-	perf_must(!pthread_getcpuclockid(thread, &clock), "a thread's clock");
-	return perf_clock_ns(clock);
-}
-
-/* The bystanders first: asking for a thread's time brings it up to date, also
- * in the sum of all. */
-static struct cpu
-read_cpu(void)
-{
-	struct cpu cpu = {0};
-	unsigned i;
-
-	for (i = 0; i < run.bystanders; i++)
-		cpu.bystanders_ns += thread_cpu_ns(run.bystander[i].thread);
-	cpu.all_ns = perf_cpu_ns();
-	return cpu;
+	if (run.bystander) {
+		perf_must(!pthread_getcpuclockid(bystander.thread, &clock),
+		    "a thread's clock");
+		own_ns = perf_clock_ns(clock);
+	}
+	return perf_cpu_ns() - own_ns;
 }
 
 static inline uint64_t
@@ -118,7 +102,7 @@ static void
 note_last(void)
 {
 	last_ns = perf_now_ns();
-	cpu_ended = read_cpu();
+	cpu_ended_ns = read_cpu_ns();
 	atomic_store(&phase, PHASE_END);
 	atomic_store(&over, true);
 }
@@ -153,24 +137,22 @@ bystander_schedule(subject_handle *handle)
 
 /* A pair counts for the burst if any of it was in the burst. */
 static void
-bystander_pairs(struct bystander *bystander)
+bystander_pairs(void)
 {
-	uint64_t cost_ns = run.clock_cost_ns, begun_ns, ended_ns, pairs;
+	uint64_t begun_ns, pairs;
 	int before = PHASE_BEGIN, after;
 	subject_handle *place;
 
-	begun_ns = perf_now_ns();
 	for (pairs = 0; before != PHASE_END; pairs++) {
-		place = &bystander->ring[pairs % RING];
+		place = &bystander.ring[pairs % RING];
+		begun_ns = perf_now_ns();
 		subject_cancel(run.subject, *place);
 		bystander_schedule(place);
-		ended_ns = perf_now_ns();
 		after = atomic_load_explicit(&phase, memory_order_relaxed);
 		if (before != PHASE_BURST)
 			before = after == PHASE_END ? PHASE_BURST : after;
-		perf_sample(&bystander->calls[before], begun_ns, cost_ns);
-		bystander->wall_ns[before] += ended_ns - begun_ns;
-		begun_ns = perf_now_ns();
+		perf_sample(
+		    &bystander.calls[before], begun_ns, run.clock_cost_ns);
 		before = after;
 	}
 }
@@ -178,15 +160,15 @@ bystander_pairs(struct bystander *bystander)
 static void *
 bystander_thread(void *arg)
 {
-	struct bystander *bystander = arg;
 	unsigned i;
 
+	(void)arg;
 	for (i = 0; i < RING; i++)
-		bystander_schedule(&bystander->ring[i]);
-	bystander_pairs(bystander);
+		bystander_schedule(&bystander.ring[i]);
+	bystander_pairs();
 	pthread_barrier_wait(&run.ended);
 	for (i = 0; i < RING; i++)
-		subject_cancel(run.subject, bystander->ring[i]);
+		subject_cancel(run.subject, bystander.ring[i]);
 	return NULL;
 }
 
@@ -359,43 +341,10 @@ await_rest(void)
 }
 
 static void
-bystanders_begin(void)
-{
-	unsigned i;
-
-	run.bystander =
-	    aligned_alloc(64, (run.bystanders + 1) * sizeof(*run.bystander));
-	perf_must(run.bystander, "aligned_alloc");
-	pthread_barrier_init(&run.ended, NULL, run.bystanders + 1);
-	memset(run.bystander, 0, run.bystanders * sizeof(*run.bystander));
-	for (i = 0; i < run.bystanders; i++)
-		perf_start(&run.bystander[i].thread, bystander_thread,
-		    &run.bystander[i]);
-}
-
-static void
-tell_bystanders(const char *when, enum phase in)
-{
-	struct perf_histogram *calls = &run.bystander[0].calls[in];
-	uint64_t wall_ns = run.bystander[0].wall_ns[in];
-	char name[32];
-	unsigned i;
-
-	for (i = 1; i < run.bystanders; i++) {
-		perf_histogram_merge(calls, &run.bystander[i].calls[in]);
-		wall_ns += run.bystander[i].wall_ns[in];
-	}
-	perf_metric_calls(when, calls);
-	snprintf(name, sizeof(name), "%s_pair_ns", when);
-	perf_metric(name, "ns", (double)wall_ns / (double)calls->count);
-}
-
-static void
 tell_burst(void)
 {
-	uint64_t cpu_ns = cpu_ended.all_ns - cpu_begun.all_ns;
+	uint64_t cpu_ns = cpu_ended_ns - cpu_begun_ns;
 
-	cpu_ns -= cpu_ended.bystanders_ns - cpu_begun.bystanders_ns;
 	perf_metric("cpu_ns", "ns", (double)cpu_ns / (double)run.count);
 	perf_metric("first_start_ms", "ms",
 	    (double)(int64_t)(first_ns - run.due_ns) / 1e6);
@@ -412,9 +361,9 @@ tell(void)
 
 	if (atomic_load(&over))
 		tell_burst();
-	if (run.bystanders) {
-		tell_bystanders("by", PHASE_BURST);
-		tell_bystanders("quiet", PHASE_QUIET);
+	if (run.bystander) {
+		perf_metric_calls("by", &bystander.calls[PHASE_BURST]);
+		perf_metric_calls("quiet", &bystander.calls[PHASE_QUIET]);
 	}
 	perf_metric("early", "count", early);
 	perf_metric("lost", "count", (double)(all + more - starts));
@@ -427,11 +376,11 @@ tell(void)
 static void
 begin_burst(void)
 {
-	struct cpu cpu = read_cpu();
+	uint64_t cpu_ns = read_cpu_ns();
 	int quiet = PHASE_QUIET;
 
 	if (!atomic_load(&started))
-		cpu_begun = cpu;
+		cpu_begun_ns = cpu_ns;
 	atomic_compare_exchange_strong(&phase, &quiet, PHASE_BURST);
 }
 
@@ -444,14 +393,16 @@ measure(subject_handle *aged)
 	if (aged)
 		age_cancel(aged);
 	free(aged);
-	bystanders_begin();
+	pthread_barrier_init(&run.ended, NULL, 1 + run.bystander);
+	if (run.bystander)
+		perf_start(&bystander.thread, bystander_thread, NULL);
 	/* A worker takes what is new over. */
 	perf_sleep_until_ns(perf_now_ns() + 2 * run.tick_ns);
 	quiet_ns = perf_now_ns();
 	perf_must(quiet_ns + HWT_MS(200) < run.due_ns,
 	    "scheduling all in time: lead_ms is too short; that");
 	atomic_store(&phase, PHASE_QUIET);
-	cpu_begun = read_cpu();
+	cpu_begun_ns = read_cpu_ns();
 	perf_sleep_until_ns(run.due_ns - HWT_MS(AHEAD_MS));
 	begin_burst();
 	await_last();
@@ -463,15 +414,14 @@ read_load(void)
 {
 	run.count = perf_option("count", 100000);
 	run.task_ns = HWT_US(perf_option("task_us", 0));
-	run.bystanders = (unsigned)perf_option("bystanders", 1);
+	run.bystander = perf_option("bystander", 1);
 	run.via = perf_text("via", "inline");
 	run.aged = perf_option("aged", 1);
 	run.tick_ns = HWT_MS(perf_option("tick_ms", 100));
 	run.lead_ms = perf_option("lead_ms", 0);
 	perf_options_end();
-	perf_must(run.count && run.bystanders <= BYSTANDERS_MAX,
-	    "reading the options");
-	if (run.bystanders)
+	perf_must(run.count && run.tick_ns, "reading the options");
+	if (run.bystander)
 		loads_need_threads();
 	loads_need_memory(3 * run.count, 128);
 }
@@ -482,13 +432,11 @@ main(int argc, char **argv)
 	uint64_t seed = perf_begin(argc, argv, subject_version());
 	uint64_t created_ns, begun_ns, ticks;
 	subject_handle *aged = NULL;
-	unsigned i;
 
 	read_load();
 	run.clock_cost_ns = perf_clock_cost_ns();
 	created_ns = perf_now_ns();
-	run.subject =
-	    create(3 * run.count + (uint64_t)run.bystanders * (RING + 1));
+	run.subject = create(3 * run.count + RING + 1);
 	begun_ns = perf_now_ns();
 	if (run.aged)
 		aged = age_begin(seed);
@@ -501,10 +449,9 @@ main(int argc, char **argv)
 	    (perf_now_ns() - created_ns + HWT_MS(run.lead_ms)) / run.tick_ns;
 	run.due_ns = created_ns + ticks * run.tick_ns - before_boundary_ns;
 	measure(aged);
-	for (i = 0; i < run.bystanders; i++)
-		pthread_join(run.bystander[i].thread, NULL);
+	if (run.bystander)
+		pthread_join(bystander.thread, NULL);
 	tell();
 	destroy();
-	free(run.bystander);
 	return 0;
 }

@@ -12,7 +12,7 @@ set title "burst: when the last of them has started"
 set ylabel "ms after the deadline"
 plot for [s in subjects] rows("burst", "last_start_ms", s) \
 	using 3:xtic(1) title s
-set title "burst: bystanders' pairs meanwhile, p99.9"
+set title "burst: a bystander's pairs meanwhile, p99.9"
 set ylabel "ns"
 subjects = names("burst", "by_p999_ns")
 if (words(subjects) > 0) {

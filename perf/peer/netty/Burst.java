@@ -19,7 +19,7 @@ final class Burst extends Netty {
 	private static final long BEFORE_BOUNDARY = 250_000;
 
 	private static HashedWheelTimer timer;
-	private static int count, bystanders;
+	private static int count;
 	private static long tickMs, taskNs, origin, due;
 	private static volatile int phase;
 	private static final AtomicLong strays = new AtomicLong();
@@ -54,12 +54,11 @@ final class Burst extends Netty {
 		private final Timeout[] ring = new Timeout[RING];
 		final Histogram[] calls = {new Histogram(), new Histogram(),
 		    new Histogram(), new Histogram()};
-		final long[] wall = new long[END + 1];
 		private boolean well = true;
 		Path task;
 
-		Bystander(int number) {
-			super("bystander-" + number);
+		Bystander() {
+			super("bystander");
 			for (Histogram each : calls)
 				each.clear();
 			start();
@@ -78,7 +77,6 @@ final class Burst extends Netty {
 								 : after;
 
 			calls[in].add(Math.max(0, to - from - clockCost()));
-			wall[in] += to - from;
 			return after;
 		}
 
@@ -168,61 +166,41 @@ final class Burst extends Netty {
 		return Arrays.copyOf(aged, count);
 	}
 
-	private static void printBystanders(
-	    Bystander[] threads, String when, int in) {
-		Histogram calls = new Histogram();
-		double wall = 0;
-
-		for (Bystander thread : threads) {
-			calls.addAll(thread.calls[in]);
-			wall += thread.wall[in];
-		}
-		print(when + "_p50_ns", "ns", calls.quantile(0.5));
-		print(when + "_p999_ns", "ns", calls.quantile(0.999));
-		print(when + "_max_ns", "ns", calls.max());
-		print(when + "_pair_ns", "ns",
-		    wall / Math.max(1, calls.count()));
-	}
-
-	private static long cpu(Bystander[] threads) {
-		long sum = 0;
-
+	/** No one: nothing. */
+	private static long cpu(Bystander thread) {
 		refreshCpu();
-		for (Bystander thread : threads)
-			sum += threadCpu(thread.task);
-		return sum;
+		return thread == null ? 0 : threadCpu(thread.task);
 	}
 
 	private static void measure(Timeout[] aged) {
-		Bystander[] threads = new Bystander[bystanders];
+		Bystander bystander = option("bystander", 1) != 0
+		    ? new Bystander() : null;
 
-		for (int i = 0; i < bystanders; i++)
-			threads[i] = new Bystander(i);
 		fill();
 		for (Timeout timeout : aged)
 			timeout.cancel();
-		/* The bystanders may be ahead of the worker for good. */
+		/* The bystander may be ahead of the worker for good. */
 		sleepUntil(now() + 2 * tickMs * MS);
 		must(now() + 200 * MS < due, "lead_ms is too short");
 		phase = QUIET;
 		sleepUntil(due - MS);
 		phase = BURST;
-		/* The bystanders first, both times: what they take from there
-		 * to the other reading is the same. */
-		long others = cpu(threads);
+		/* The bystander first, both times: what it takes from there to
+		 * the other reading is the same. */
+		long other = cpu(bystander);
 		Window window = new Window();
 
 		awaitLast();
-		others = cpu(threads) - others;
+		other = cpu(bystander) - other;
 		window.end();
 		phase = END;
-		for (Bystander thread : threads)
-			await(thread);
+		if (bystander != null)
+			await(bystander);
 		sleepUntil(now() + 2 * tickMs * MS);
-		report(window.cpu - others, threads);
+		report(window.cpu - other, bystander);
 	}
 
-	private static void report(long cpu, Bystander[] threads) {
+	private static void report(long cpu, Bystander bystander) {
 		int early = started > 0 && first < due ? 1 : 0;
 
 		if (started >= count) {
@@ -230,9 +208,9 @@ final class Burst extends Netty {
 			print("first_start_ms", "ms", (first - due) / 1e6);
 			print("last_start_ms", "ms", (last - due) / 1e6);
 		}
-		if (bystanders > 0) {
-			printBystanders(threads, "by", BURST);
-			printBystanders(threads, "quiet", QUIET);
+		if (bystander != null) {
+			bystander.calls[BURST].printCalls("by");
+			bystander.calls[QUIET].printCalls("quiet");
 		}
 		print("early", "count", early);
 		print("lost", "count", Math.max(0, count - started));
@@ -244,7 +222,6 @@ final class Burst extends Netty {
 		begin(arguments);
 		count = (int)option("count", 100_000);
 		tickMs = option("tick_ms", 100);
-		bystanders = (int)option("bystanders", 1);
 		if (!option("via", "inline").equals("inline"))
 			cannot("it has no pool or mailbox");
 		must(count > 0 && tickMs > 0, "options");
