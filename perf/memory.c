@@ -37,7 +37,7 @@ static struct {
 
 static struct subject *subject;
 static subject_handle *handles;
-static uint64_t handles_bytes, peak_bytes;
+static uint64_t handles_bytes;
 static atomic_uint_fast64_t started, last_started_ns;
 
 SUBJECT_TASK(memory_task, arg)
@@ -114,7 +114,6 @@ run_pending(void)
 	pass_ticks();
 	growth = (double)rss_bytes() - (double)before;
 	perf_metric("bytes", "bytes", growth / (double)load.count);
-	perf_metric("rss_mib", "MiB", growth / 1048576);
 	cancel_all(load.count);
 	subject_destroy(subject);
 	unmap_handles();
@@ -143,7 +142,6 @@ end_by_cancel(void)
 	for (i = 0; i < load.ended; i++)
 		schedule(i, HWT_SEC(3600));
 	pass_ticks();
-	peak_bytes = rss_bytes() - handles_bytes;
 	cancel_all(load.ended);
 	return perf_now_ns();
 }
@@ -163,7 +161,6 @@ end_by_running(void)
 	}
 	perf_must(perf_now_ns() < due_ns && !atomic_load(&started),
 	    "scheduling all before the first is due");
-	peak_bytes = rss_bytes() - handles_bytes;
 	while (atomic_load(&started) < load.ended) {
 		loads_pass_until_ns(subject, perf_now_ns() + HWT_MS(10));
 		perf_must(perf_now_ns() < due_ns + HWT_SEC(PATIENCE_S),
@@ -176,13 +173,12 @@ static void
 run_ended(void)
 {
 	double before, after;
-	uint64_t ended_ns, scheduled_ns;
+	uint64_t ended_ns;
 
 	subject = subject_create(load.tick_ns, load.ended);
 	warm_up();
 	before = (double)rss_bytes();
 	map_handles(load.ended);
-	scheduled_ns = perf_now_ns();
 	ended_ns = load.fired ? end_by_running() : end_by_cancel();
 	/* Handles of what has run may hold memory: that ends now. */
 	if (load.fired)
@@ -192,9 +188,7 @@ run_ended(void)
 	after = (double)rss_bytes();
 	perf_metric("rss_after_ratio", "ratio", after / before);
 	perf_metric("rss_before_mib", "MiB", before / 1048576);
-	perf_metric("rss_peak_mib", "MiB", (double)peak_bytes / 1048576);
 	perf_metric("rss_after_mib", "MiB", after / 1048576);
-	perf_metric("ended_s", "s", (double)(ended_ns - scheduled_ns) / 1e9);
 	subject_destroy(subject);
 }
 

@@ -37,6 +37,7 @@ enum {
 	/* The ring between two threads: blocks of handles. */
 	BLOCK = 256,
 	BLOCKS = 4,
+	PRODUCERS_MAX = 1000,
 	STEPS_PER_S = 1000,
 	DELAY_S = 30,
 	PROBE_EVERY_MS = 50,
@@ -73,16 +74,14 @@ struct caller {
 /* The window from the first pair to the end of the last one's consequences. */
 struct window {
 	uint64_t cpu_ns, wall_ns, sleeps;
-	/* Of the window; wall_ns ends with the last pair. */
-	uint64_t whole_ns;
-	double rss_mib;
-	/* With probes: early in it. */
-	double rss_before_mib;
+	/* wall_ns ends with the last pair. */
+	/* With probes: RSS at the end to that early in it. */
+	double rss_growth;
 };
 
 /* That of all callers, but where each has its own. */
 static struct subject *shared;
-static struct caller *callers;
+static struct caller callers[2 * PRODUCERS_MAX];
 static unsigned caller_count;
 static pthread_barrier_t filled, begun, ended;
 static uint64_t clock_cost_ns;
@@ -135,10 +134,18 @@ replace(struct caller *caller, const subject_handle *handle)
 		schedule(caller, place);
 }
 
-static bool
-is_sampled(struct caller *caller)
+/* Counts a call. 0: it is not one of those that are timed. */
+static inline uint64_t
+call_begins(struct caller *caller)
 {
-	return !(caller->calls++ % PERF_SAMPLED);
+	return caller->calls++ % PERF_SAMPLED ? 0 : perf_now_ns();
+}
+
+static inline void
+call_ends(struct caller *caller, uint64_t begun_ns)
+{
+	if (begun_ns)
+		perf_sample(caller->times, begun_ns, clock_cost_ns);
 }
 
 static void
@@ -147,13 +154,9 @@ make_pairs(struct caller *caller, uint64_t count)
 	uint64_t begun_ns;
 
 	for (; count; count--) {
-		if (!is_sampled(caller)) {
-			replace(caller, NULL);
-			continue;
-		}
-		begun_ns = perf_now_ns();
+		begun_ns = call_begins(caller);
 		replace(caller, NULL);
-		perf_sample(caller->times, begun_ns, clock_cost_ns);
+		call_ends(caller, begun_ns);
 	}
 }
 
@@ -168,13 +171,9 @@ send_block(struct caller *caller, uint64_t count)
 	while (sem_wait(&ring->empty))
 		continue;
 	for (i = 0; i < count; i++) {
-		if (!is_sampled(caller)) {
-			schedule(caller, &block[i]);
-			continue;
-		}
-		begun_ns = perf_now_ns();
+		begun_ns = call_begins(caller);
 		schedule(caller, &block[i]);
-		perf_sample(caller->times, begun_ns, clock_cost_ns);
+		call_ends(caller, begun_ns);
 	}
 	ring->count[number] = count;
 	sem_post(&ring->full);
@@ -216,13 +215,9 @@ cancel_block(struct caller *caller, const subject_handle *block, uint64_t count)
 	uint64_t i, begun_ns;
 
 	for (i = 0; i < count; i++) {
-		if (!is_sampled(caller)) {
-			replace(caller, &block[i]);
-			continue;
-		}
-		begun_ns = perf_now_ns();
+		begun_ns = call_begins(caller);
 		replace(caller, &block[i]);
-		perf_sample(caller->times, begun_ns, clock_cost_ns);
+		call_ends(caller, begun_ns);
 	}
 }
 
@@ -421,19 +416,19 @@ probe_count(void)
 static double
 run_probes(struct loads_timeout *probes, uint64_t count, uint64_t begun_ns)
 {
-	double rss_mib = 0;
+	double rss_bytes = 0;
 	uint64_t i;
 
 	for (i = 0; i < count; i++) {
 		if (i == count / 5)
-			rss_mib = (double)perf_rss_bytes() / 1048576;
+			rss_bytes = (double)perf_rss_bytes();
 		probes[i].due_ns = perf_now_ns() + HWT_MS(PROBE_DELAY_MS);
 		subject_schedule(shared, NULL, loads_task, &probes[i],
 		    HWT_MS(PROBE_DELAY_MS));
 		perf_sleep_until_ns(
 		    begun_ns + HWT_MS(PROBE_EVERY_MS) * (i + 1));
 	}
-	return rss_mib;
+	return rss_bytes;
 }
 
 static void
@@ -476,6 +471,7 @@ measure(struct loads_timeout *probes, uint64_t probe_number)
 {
 	struct window window;
 	uint64_t begun_ns;
+	double rss_bytes;
 
 	pthread_barrier_wait(&filled);
 	settle();
@@ -483,14 +479,13 @@ measure(struct loads_timeout *probes, uint64_t probe_number)
 	window.sleeps = sleeps();
 	begun_ns = perf_now_ns();
 	pthread_barrier_wait(&begun);
-	window.rss_before_mib = run_probes(probes, probe_number, begun_ns);
+	rss_bytes = run_probes(probes, probe_number, begun_ns);
 	pthread_barrier_wait(&ended);
 	window.wall_ns = perf_now_ns() - begun_ns;
 	settle();
 	window.cpu_ns = perf_cpu_ns() - window.cpu_ns;
 	window.sleeps = sleeps() - window.sleeps;
-	window.whole_ns = perf_now_ns() - begun_ns;
-	window.rss_mib = (double)perf_rss_bytes() / 1048576;
+	window.rss_growth = (double)perf_rss_bytes() / rss_bytes;
 	/* On a machine that is busy the last may be late. */
 	loads_await(shared, probe_number, perf_now_ns());
 	pthread_barrier_wait(&ended);
@@ -523,12 +518,9 @@ ring_create(void)
 static void
 start_callers(void)
 {
-	uint64_t size = 2 * load.producers * sizeof(*callers), i;
 	struct ring *ring;
+	uint64_t i;
 
-	callers = aligned_alloc(_Alignof(struct caller), size);
-	perf_must(callers, "aligned_alloc");
-	memset(callers, 0, size);
 	for (i = 0; i < load.producers; i++) {
 		if (load.handoff) {
 			ring = ring_create();
@@ -561,7 +553,6 @@ join_callers(struct perf_histogram *times, uint64_t *refused)
 			free(callers[i].ring);
 		free(callers[i].times);
 	}
-	free(callers);
 	return pairs;
 }
 
@@ -591,7 +582,6 @@ tell(const struct window *window, uint64_t pairs,
 	perf_metric("cpu_ns", "ns", (double)window->cpu_ns / (double)pairs);
 	perf_metric("wall_ns", "ns", (double)window->wall_ns / (double)pairs);
 	perf_metric_calls("call", times);
-	perf_metric("rss_mib", "MiB", window->rss_mib);
 	perf_metric("pairs_per_s", "1/s", (double)pairs / wall_s);
 	perf_metric("ran", "count", (double)atomic_load(&due));
 	perf_metric("wakeups", "1/s", (double)window->sleeps / wall_s);
@@ -627,8 +617,7 @@ run(void)
 	tell(&window, pairs, &times);
 	if (load.probe) {
 		tell_probes(probes, probe_number, control.lag.max_ns);
-		perf_metric("rss_growth_ratio", "ratio",
-		    window.rss_mib / window.rss_before_mib);
+		perf_metric("rss_growth_ratio", "ratio", window.rss_growth);
 	}
 	free(probes);
 }
@@ -648,9 +637,10 @@ read_load(void)
 	load.probe = perf_option("probe", 0);
 	load.aged = perf_option("aged", 0);
 	perf_options_end();
-	perf_must(load.producers && load.producers < 1000 && load.outstanding &&
-		load.outstanding < UINT32_MAX && load.tick_ns &&
-		load.seconds > 0 && !(load.aged && load.handoff),
+	perf_must(load.producers && load.producers <= PRODUCERS_MAX &&
+		load.outstanding && load.outstanding < UINT32_MAX &&
+		load.tick_ns && load.seconds > 0 &&
+		!(load.aged && load.handoff),
 	    "reading the options");
 	perf_must(!load.probe || (probe_count() && !load.pairs),
 	    "finding time for a probe");

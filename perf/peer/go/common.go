@@ -92,14 +92,6 @@ func processCPU() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-func rssMiB() float64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	must(err == nil, "reading /proc/self/statm failed")
-	pages, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64)
-	must(err == nil, "reading /proc/self/statm failed")
-	return pages * float64(os.Getpagesize()) / 1048576
-}
-
 func sleepUntil(until int64) {
 	for left := until - now(); left > 0; left = until - now() {
 		time.Sleep(time.Duration(left))

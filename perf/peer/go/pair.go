@@ -178,7 +178,6 @@ func pair() {
 	wall := now() - load.begun
 	sleepUntil(now() + 2*load.tick)
 	cpu = processCPU() - cpu
-	rss := rssMiB()
 	close(load.over)
 	load.quit.Wait()
 	var times histogram
@@ -196,7 +195,6 @@ func pair() {
 	print("cpu_ns", "ns", float64(cpu)/float64(pairs))
 	print("wall_ns", "ns", float64(wall)/float64(pairs))
 	times.printCalls("call")
-	print("rss_mib", "MiB", rss)
 	print("pairs_per_s", "1/s", float64(pairs)*1e9/float64(wall))
 	print("ran", "count", float64(started))
 }

@@ -122,13 +122,6 @@ class Netty extends Common {
 		}
 	}
 
-	static double rssMib() {
-		String[] fields = read(Paths.get("/proc/self"), "statm")
-		    .split(" ");
-
-		return Long.parseLong(fields[1]) * 4096 / 1048576.0;
-	}
-
 	/** Bytes of the heap that live, after a collection. */
 	static long live() {
 		Runtime runtime = Runtime.getRuntime();

@@ -197,7 +197,6 @@ final class Pair extends Netty {
 
 		warmUp();
 		Window window = measure();
-		double rss = rssMib();
 		Histogram times = new Histogram();
 		long done = 0, refused = 0;
 
@@ -211,7 +210,6 @@ final class Pair extends Netty {
 		judgeOutcomes(refused);
 		window.tell(done);
 		times.printCalls("call");
-		print("rss_mib", "MiB", rss);
 		print("pairs_per_s", "1/s", done * 1e9 / window.wall);
 		print("ran", "count", ran.get());
 		timer.stop();
