@@ -23,8 +23,6 @@ struct kernel_timeout {
 	KERNEL_TIMER timer;
 	/* Under the mutex; KERNEL_ENDED: not pending. */
 	uint64_t due_ns;
-	void (*task)(void *arg);
-	void *arg;
 };
 
 typedef struct kernel_timeout *subject_handle;
@@ -74,20 +72,6 @@ subject_destroy(struct subject *subject)
 	free(subject);
 }
 
-static inline struct kernel_timeout *
-kernel_take(struct subject *subject)
-{
-	struct kernel_timeout *timeout = peer_take(&subject->blocks);
-
-	if (timeout)
-		return timeout;
-	timeout = malloc(sizeof(*timeout));
-	perf_must(timeout, "malloc");
-	kernel_make(subject, timeout);
-	peer_made(&subject->blocks, &timeout->block);
-	return timeout;
-}
-
 static inline void
 subject_schedule(struct subject *subject, subject_handle *handle,
     void (*task)(void *arg), void *arg, uint64_t delay_ns)
@@ -96,11 +80,13 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 	struct kernel_timeout *timeout;
 
 	pthread_mutex_lock(&subject->mutex);
-	timeout = kernel_take(subject);
-	timeout->task = task;
-	timeout->arg = arg;
+	timeout = peer_take(&subject->blocks);
+	if (!timeout) {
+		timeout = peer_make(&subject->blocks, sizeof(*timeout));
+		kernel_make(subject, timeout);
+	}
 	timeout->due_ns = due_ns;
-	peer_hold(&timeout->block, handle);
+	peer_set(&timeout->block, task, arg, handle);
 	pthread_mutex_unlock(&subject->mutex);
 	if (handle)
 		*handle = timeout;

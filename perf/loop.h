@@ -26,8 +26,6 @@
 struct loop_timeout {
 	struct peer_block block;
 	LOOP_TIMER timer;
-	void (*task)(void *arg);
-	void *arg;
 };
 
 typedef struct loop_timeout *subject_handle;
@@ -85,7 +83,7 @@ loop_due(struct subject *subject, struct loop_timeout *timeout)
 		peer_queue_append(&subject->due, &timeout->block);
 		return;
 	}
-	timeout->task(timeout->arg);
+	timeout->block.task(timeout->block.arg);
 	peer_drop(&subject->blocks, &timeout->block);
 }
 
@@ -94,14 +92,8 @@ loop_due(struct subject *subject, struct loop_timeout *timeout)
 static inline void
 loop_run_due(struct subject *subject)
 {
-	struct peer_block *block;
-
 	pthread_mutex_unlock(&subject->mutex);
-	for (block = subject->due.first; block; block = block->next) {
-		struct loop_timeout *timeout = (struct loop_timeout *)block;
-
-		timeout->task(timeout->arg);
-	}
+	peer_run_queue(&subject->due);
 	pthread_mutex_lock(&subject->mutex);
 	peer_drop_queue(&subject->blocks, &subject->due);
 }
@@ -176,11 +168,9 @@ loop_take(struct subject *subject)
 
 	if (timeout)
 		return timeout;
-	timeout = malloc(sizeof(*timeout));
-	perf_must(timeout, "malloc");
+	timeout = peer_make(&subject->blocks, sizeof(*timeout));
 	loop_make(subject, timeout);
 	timeout->timer.data = timeout;
-	peer_made(&subject->blocks, &timeout->block);
 	return timeout;
 }
 
@@ -193,9 +183,7 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 
 	loop_lock(subject);
 	timeout = loop_take(subject);
-	timeout->task = task;
-	timeout->arg = arg;
-	peer_hold(&timeout->block, handle);
+	peer_set(&timeout->block, task, arg, handle);
 	if (handle)
 		*handle = timeout;
 	wake = loop_start(subject, timeout, delay_ns);

@@ -74,6 +74,8 @@ peer_timespec(uint64_t ns)
  */
 struct peer_block {
 	struct peer_block *next, *next_made;
+	void (*task)(void *arg);
+	void *arg;
 	unsigned holders;
 };
 
@@ -81,7 +83,7 @@ struct peer_blocks {
 	struct peer_block *idle, *made;
 };
 
-/* NULL: there is none; make one, and tell peer_made. Either way, peer_hold. */
+/* NULL: there is none; make one. Either way, peer_set. */
 static inline void *
 peer_take(struct peer_blocks *blocks)
 {
@@ -89,6 +91,18 @@ peer_take(struct peer_blocks *blocks)
 
 	if (block)
 		blocks->idle = block->next;
+	return block;
+}
+
+/* Seldom, so that it is no part of its callers. */
+static __attribute__((noinline, unused)) void *
+peer_make(struct peer_blocks *blocks, size_t size)
+{
+	struct peer_block *block = malloc(size);
+
+	perf_must(block, "malloc");
+	block->next_made = blocks->made;
+	blocks->made = block;
 	return block;
 }
 
@@ -100,8 +114,11 @@ peer_give(struct peer_blocks *blocks, struct peer_block *block)
 }
 
 static inline void
-peer_hold(struct peer_block *block, bool by_handle)
+peer_set(struct peer_block *block, void (*task)(void *arg), void *arg,
+    bool by_handle)
 {
+	block->task = task;
+	block->arg = arg;
 	block->holders = by_handle ? 2 : 1;
 }
 
@@ -110,13 +127,6 @@ peer_drop(struct peer_blocks *blocks, struct peer_block *block)
 {
 	if (!--block->holders)
 		peer_give(blocks, block);
-}
-
-static inline void
-peer_made(struct peer_blocks *blocks, struct peer_block *block)
-{
-	block->next_made = blocks->made;
-	blocks->made = block;
 }
 
 /* Each block once, idle or not; NULL: that was all. */
@@ -143,6 +153,16 @@ peer_queue_append(struct peer_queue *queue, struct peer_block *block)
 	block->next = NULL;
 	*queue->end = block;
 	queue->end = &block->next;
+}
+
+/* Without the lock: the queue is the caller's own. */
+static inline void
+peer_run_queue(const struct peer_queue *queue)
+{
+	struct peer_block *block;
+
+	for (block = queue->first; block; block = block->next)
+		block->task(block->arg);
 }
 
 /* The timer lets go of all blocks of the queue, and leaves it empty. */

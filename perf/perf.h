@@ -210,7 +210,7 @@ perf_options_end(void)
 	}
 }
 
-static inline void __attribute__((format(printf, 1, 2)))
+static inline void __attribute__((format(printf, 1, 2), noreturn))
 perf_skip(const char *format, ...)
 {
 	va_list arguments;

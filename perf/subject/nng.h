@@ -25,8 +25,6 @@ struct nng_timeout {
 	struct subject *subject;
 	/* Under the mutex, whichever comes first. */
 	bool started, cancelled;
-	void (*task)(void *arg);
-	void *arg;
 };
 
 typedef struct nng_timeout *subject_handle;
@@ -82,26 +80,11 @@ nng_ended(void *arg)
 	if (due && !timeout->cancelled) {
 		timeout->started = true;
 		pthread_mutex_unlock(&subject->mutex);
-		timeout->task(timeout->arg);
+		timeout->block.task(timeout->block.arg);
 		pthread_mutex_lock(&subject->mutex);
 	}
 	peer_drop(&subject->blocks, &timeout->block);
 	pthread_mutex_unlock(&subject->mutex);
-}
-
-static inline struct nng_timeout *
-nng_make(struct subject *subject)
-{
-	struct nng_timeout *timeout = malloc(sizeof(*timeout));
-
-	perf_must(timeout, "malloc");
-	timeout->subject = subject;
-	perf_must(
-	    !nng_aio_alloc(&timeout->aio, nng_ended, timeout), "nng_aio_alloc");
-	pthread_mutex_lock(&subject->mutex);
-	peer_made(&subject->blocks, &timeout->block);
-	pthread_mutex_unlock(&subject->mutex);
-	return timeout;
 }
 
 static inline void
@@ -112,13 +95,15 @@ subject_schedule(struct subject *subject, subject_handle *handle,
 
 	pthread_mutex_lock(&subject->mutex);
 	timeout = peer_take(&subject->blocks);
+	if (!timeout) {
+		timeout = peer_make(&subject->blocks, sizeof(*timeout));
+		timeout->subject = subject;
+		perf_must(!nng_aio_alloc(&timeout->aio, nng_ended, timeout),
+		    "nng_aio_alloc");
+	}
 	pthread_mutex_unlock(&subject->mutex);
-	if (!timeout)
-		timeout = nng_make(subject);
-	timeout->task = task;
-	timeout->arg = arg;
 	timeout->started = timeout->cancelled = false;
-	peer_hold(&timeout->block, handle);
+	peer_set(&timeout->block, task, arg, handle);
 	if (handle)
 		*handle = timeout;
 	nng_sleep_aio((nng_duration)peer_ms(delay_ns), timeout->aio);
@@ -156,5 +141,5 @@ subject_reschedule(
 
 	perf_must(nng_end(subject, timeout), "rescheduling");
 	subject_schedule(
-	    subject, handle, timeout->task, timeout->arg, delay_ns);
+	    subject, handle, timeout->block.task, timeout->block.arg, delay_ns);
 }

@@ -85,7 +85,7 @@ posix_timer_worker(void *arg)
 		timeout = info.si_value.sival_ptr;
 		if (!posix_timer_end(subject, timeout))
 			continue;
-		timeout->task(timeout->arg);
+		timeout->block.task(timeout->block.arg);
 		pthread_mutex_lock(&subject->mutex);
 		peer_drop(&subject->blocks, &timeout->block);
 		pthread_mutex_unlock(&subject->mutex);

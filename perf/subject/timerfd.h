@@ -50,21 +50,6 @@ timerfd_collect(struct subject *subject, struct kernel_timeout *timeout,
 	pthread_mutex_unlock(&subject->mutex);
 }
 
-static inline void
-timerfd_run(struct subject *subject, struct peer_queue *due)
-{
-	struct peer_block *block;
-
-	for (block = due->first; block; block = block->next) {
-		struct kernel_timeout *timeout = (struct kernel_timeout *)block;
-
-		timeout->task(timeout->arg);
-	}
-	pthread_mutex_lock(&subject->mutex);
-	peer_drop_queue(&subject->blocks, due);
-	pthread_mutex_unlock(&subject->mutex);
-}
-
 static inline void *
 timerfd_worker(void *arg)
 {
@@ -83,7 +68,10 @@ timerfd_worker(void *arg)
 			else
 				stopping = true;
 		}
-		timerfd_run(subject, &due);
+		peer_run_queue(&due);
+		pthread_mutex_lock(&subject->mutex);
+		peer_drop_queue(&subject->blocks, &due);
+		pthread_mutex_unlock(&subject->mutex);
 	}
 	return NULL;
 }
