@@ -123,13 +123,6 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 	    sizeof(timer->life.thread_name) - 1);
 }
 
-static int
-life_create(struct lifecycle *life)
-{
-	life->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	return system_cond_init(&life->changed) == 0 ? 0 : -ENOMEM;
-}
-
 /* On failure, undoes what was done. */
 static int
 timer_create_parts(struct hwt *timer, uint32_t length)
@@ -143,18 +136,13 @@ timer_create_parts(struct hwt *timer, uint32_t length)
 	mpsc_create(&timer->queue, &timer->store);
 	timer->store.trim_due = wake_worker_for_trim;
 	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
-	    0)
-		goto destroy_store;
-	if (life_create(&timer->life) != 0)
-		goto destroy_wheel;
+	    0) {
+		record_store_destroy(&timer->store);
+		return -ENOMEM;
+	}
+	timer->life.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	(void)a64_add_seq(memory_bytes, sizeof(*timer));
 	return 0;
-
-destroy_wheel:
-	wheel_destroy(&timer->wheel);
-destroy_store:
-	record_store_destroy(&timer->store);
-	return -ENOMEM;
 }
 
 int
@@ -216,7 +204,7 @@ attempt_start(struct hwt *timer)
 	    thread_create(&life->thread, life->thread_attr, worker_main, timer);
 
 	if (error == 0) {
-		life->turner = TURNER_TURNING;
+		a64_store_relaxed(&life->turner, TURNER_TURNING);
 		/* E:gate release */
 		a64_store_release(&timer->phase, PHASE_RUNNING);
 	}
@@ -310,12 +298,17 @@ stop_sweep(struct hwt *timer)
 	timer->life.unprocessed = count;
 }
 
+/* With the lock held, which is released meanwhile. The end of a turn and that
+ * of a join wake it. */
 static int
-life_wait(struct lifecycle *life, uint64_t until_ns)
+await_other_turner(struct lifecycle *life, uint64_t turner, uint64_t until_ns)
 {
-	if (until_ns == HWT_NEVER)
-		return -pthread_cond_wait(&life->changed, &life->lock);
-	return -system_cond_wait_until(&life->changed, &life->lock, until_ns);
+	if (clock_monotonic_ns() >= until_ns)
+		return -ETIMEDOUT;
+	(void)pthread_mutex_unlock(&life->lock);
+	futex_wait(&life->turner, (uint32_t)turner, until_ns);
+	(void)pthread_mutex_lock(&life->lock);
+	return 0;
 }
 
 /* pthread_clockjoin_np would do the same, but ThreadSanitizer does not know
@@ -341,15 +334,16 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 {
 	int error = 0;
 
-	life->turner = TURNER_JOINING;
+	a64_store_relaxed(&life->turner, TURNER_JOINING);
 	(void)pthread_mutex_unlock(&life->lock);
 	if (until_ns == HWT_NEVER)
 		error = pthread_join(life->thread, NULL) == 0 ? 0 : -EDEADLK;
 	else if (!join_within(life->thread, until_ns))
 		error = -ETIMEDOUT;
 	(void)pthread_mutex_lock(&life->lock);
-	life->turner = error == 0 ? TURNER_NONE : TURNER_ENDED;
-	(void)pthread_cond_broadcast(&life->changed);
+	a64_store_relaxed(
+	    &life->turner, error == 0 ? TURNER_NONE : TURNER_ENDED);
+	futex_wake_all(&life->turner);
 	return error;
 }
 
@@ -358,15 +352,15 @@ static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
 {
 	struct lifecycle *life = &timer->life;
-	enum turner before;
+	uint64_t turner;
 	int error;
 
-	while ((before = life->turner) != TURNER_NONE) {
-		if (before == TURNER_ENDED)
+	while ((turner = a64_load_relaxed(&life->turner)) != TURNER_NONE) {
+		if (turner == TURNER_ENDED)
 			error = join_worker(life, until_ns);
 		else
-			error = life_wait(life, until_ns);
-		if (error != 0 && life->turner == before)
+			error = await_other_turner(life, turner, until_ns);
+		if (error != 0)
 			return error;
 	}
 	if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED) {
@@ -507,7 +501,6 @@ hwt_destroy(struct hwt *timer)
 	tsan_acquire(&timer->dispatched_count);
 	process_remove_timer(timer);
 	(void)pthread_mutex_destroy(&timer->life.lock);
-	(void)pthread_cond_destroy(&timer->life.changed);
 	timer_free(timer);
 	return 0;
 }

@@ -51,11 +51,6 @@ void futex_wake_all(const void *word);
 /* Whether the thread has ended, and is joined. */
 bool system_try_join(pthread_t thread);
 
-/* A condition, and a wait until a time of CLOCK_MONOTONIC: 0 or an errno. */
-int system_cond_init(pthread_cond_t *cond);
-int system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
-
 /* Of the calling thread. */
 void system_name_thread(const char *name);
 

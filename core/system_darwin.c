@@ -86,23 +86,6 @@ system_try_join(pthread_t thread)
 	return pthread_join(thread, NULL) == 0;
 }
 
-int
-system_cond_init(pthread_cond_t *cond)
-{
-	return pthread_cond_init(cond, NULL);
-}
-
-int
-system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
-{
-	uint64_t now_ns = clock_monotonic_ns();
-	struct timespec wait =
-	    system_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
-
-	return pthread_cond_timedwait_relative_np(cond, lock, &wait);
-}
-
 void
 system_name_thread(const char *name)
 {

@@ -65,8 +65,7 @@ enum turner {
 /* Starting and stopping. All under lock. */
 struct lifecycle {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	enum turner turner;
+	a64_t turner; /* enum turner; atomic: a stop sleeps on it */
 	uint64_t stopped_ns; /* when the stop that got the list was called */
 	uint64_t unprocessed; /* timeouts in the list, until a stop gets it */
 	pthread_t thread;

@@ -40,8 +40,6 @@ enum line {
 
 struct sleeper {
 	const void *word; /* NULL: does not sleep */
-	const uint32_t *sequence; /* of a condition; and what it was */
-	uint32_t seen;
 	bool woken;
 	uint64_t turn; /* who came first is woken first */
 	uint64_t until_ns;
@@ -410,12 +408,11 @@ sleeper_ready(const void *context)
 {
 	const struct sleeper *sleeper = context;
 
-	return sleeper->woken || model_now_ns >= sleeper->until_ns ||
-	    (sleeper->sequence != NULL && *sleeper->sequence != sleeper->seen);
+	return sleeper->woken || model_now_ns >= sleeper->until_ns;
 }
 
 static void
-sleep_on(const void *word, uint64_t until_ns, const uint32_t *sequence)
+sleep_on(const void *word, uint64_t until_ns)
 {
 	struct sleeper *sleeper = &model.sleeper[self()];
 
@@ -423,8 +420,6 @@ sleep_on(const void *word, uint64_t until_ns, const uint32_t *sequence)
 	    .word = word,
 	    .turn = ++model.turns,
 	    .until_ns = until_ns,
-	    .sequence = sequence,
-	    .seen = sequence != NULL ? *sequence : 0,
 	};
 	explore_await(word, 4, sleeper_ready, sleeper);
 	sleeper->word = NULL;
@@ -436,7 +431,7 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	model_touch(word);
 	explore_modify(word, 4);
 	if (*(const uint32_t *)word == value)
-		sleep_on(word, until_ns, NULL);
+		sleep_on(word, until_ns);
 }
 
 bool
@@ -461,7 +456,6 @@ wake_next(const void *word)
 		struct sleeper *sleeper = &model.sleeper[i];
 
 		if (sleeper->word == word && !sleeper->woken &&
-		    sleeper->sequence == NULL &&
 		    (next == NULL || sleeper->turn < next->turn))
 			next = sleeper;
 	}
@@ -531,7 +525,7 @@ system_yield(uint32_t *tries)
 	explore_yield();
 }
 
-/* Locks: the first four bytes hold the owner, or a count of broadcasts. */
+/* Locks: the first four bytes hold the owner. */
 
 static bool
 lock_is_free(const void *mutex)
@@ -583,76 +577,6 @@ model_mutex_unlock(pthread_mutex_t *mutex)
 	explore_modify(mutex, 4);
 	explore_check(*(uint32_t *)mutex == self() + 1);
 	*(uint32_t *)mutex = 0;
-	return 0;
-}
-
-int
-model_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr)
-{
-	(void)attr;
-	memset(cond, 0, sizeof(*cond));
-	return 0;
-}
-
-int
-model_cond_destroy(pthread_cond_t *cond)
-{
-	model_touch(cond);
-	return 0;
-}
-
-/* Its place among those who wait is taken with the lock still held; so a
- * broadcast that comes after the unlock ends the wait. */
-static int
-cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t until_ns)
-{
-	struct sleeper *sleeper = &model.sleeper[self()];
-	const uint32_t *sequence = (const uint32_t *)(const void *)cond;
-	uint32_t seen;
-	bool late;
-
-	model_touch(cond);
-	explore_modify(cond, 4);
-	seen = *sequence;
-	(void)model_mutex_unlock(mutex);
-	*sleeper = (struct sleeper){
-	    .word = cond,
-	    .until_ns = until_ns,
-	    .sequence = sequence,
-	    .seen = seen,
-	};
-	explore_await(cond, 4, sleeper_ready, sleeper);
-	late = *sequence == seen;
-	sleeper->word = NULL;
-	(void)model_mutex_lock(mutex);
-	return late ? ETIMEDOUT : 0;
-}
-
-int
-model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
-{
-	return cond_wait(cond, mutex, HWT_NEVER);
-}
-
-int
-system_cond_init(pthread_cond_t *cond)
-{
-	return model_cond_init(cond, NULL);
-}
-
-int
-system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
-{
-	return cond_wait(cond, lock, until_ns);
-}
-
-int
-model_cond_broadcast(pthread_cond_t *cond)
-{
-	model_touch(cond);
-	explore_modify(cond, 4);
-	++*(uint32_t *)(void *)cond;
 	return 0;
 }
 
