@@ -586,7 +586,7 @@ timer_turn_end(struct hwt *timer)
 	(void)pthread_mutex_lock(&life->lock);
 	a64_store_relaxed(&life->turner, manual ? TURNER_NONE : TURNER_ENDED);
 	if (timer_is_stopping(timer))
-		futex_wake_all(&life->turner);
+		futex_wake(&life->turner, FUTEX_ALL);
 	(void)pthread_mutex_unlock(&life->lock);
 }
 

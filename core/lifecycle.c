@@ -248,7 +248,7 @@ stop_begin(struct hwt *timer)
 	a64_store_seq(&timer->phase, PHASE_STOPPING);
 	/* E:called release */
 	(void)a64_add_seq(&timer->wake_sequence, 1);
-	futex_wake_all(&timer->wake_sequence);
+	futex_wake(&timer->wake_sequence, FUTEX_ALL);
 }
 
 /* Step 2. Without the lock: a batch may be in the user's wake, which may wait
@@ -260,7 +260,7 @@ stop_await_batches(const struct hwt *timer)
 
 	/* E:closed fence */
 	while (a64_load_seq(&timer->batches) != 0)
-		system_yield(&tries);
+		yield_or_pause(&tries);
 }
 
 /* True when the record was pending. */
@@ -322,7 +322,7 @@ join_within(pthread_t thread, uint64_t until_ns)
 		now_ns = clock_monotonic_ns();
 		if (now_ns >= until_ns)
 			return false;
-		system_pause();
+		pause_shortly();
 	}
 	return true;
 }
@@ -343,7 +343,7 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 	(void)pthread_mutex_lock(&life->lock);
 	a64_store_relaxed(
 	    &life->turner, error == 0 ? TURNER_NONE : TURNER_ENDED);
-	futex_wake_all(&life->turner);
+	futex_wake(&life->turner, FUTEX_ALL);
 	return error;
 }
 

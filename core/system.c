@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/pause.h"
 #include "core/system.h"
 
 #if !defined(MAP_NORESERVE) /* FreeBSD */
@@ -31,18 +30,6 @@ void
 system_unmap(void *memory, size_t bytes)
 {
 	(void)munmap(memory, bytes);
-}
-
-void
-system_pause(void)
-{
-	pause_shortly();
-}
-
-void
-system_yield(uint32_t *tries)
-{
-	yield_or_pause(tries);
 }
 
 #ifndef __linux__

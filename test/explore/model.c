@@ -72,7 +72,7 @@ static struct state {
 	struct thread thread[THREADS];
 	struct start start[THREADS];
 	unsigned starts;
-	unsigned wakes[THREADS]; /* calls of futex_wake_one */
+	unsigned wakes[THREADS]; /* calls of futex_wake for one */
 	uint64_t file[FILES];
 	bool open[FILES];
 } model;
@@ -466,25 +466,18 @@ wake_next(const void *word)
 
 /* A futex's word may be gone when it is woken: that is only an address. */
 void
-futex_wake_one(const void *word)
+futex_wake(const void *word, int count)
 {
 	explore_modify(word, 4);
-	model.wakes[self()]++;
-	(void)wake_next(word);
+	model.wakes[self()] += count == 1;
+	while (count > 0 && wake_next(word))
+		count--;
 }
 
 unsigned
 model_wakes(void)
 {
 	return model.wakes[self()];
-}
-
-void
-futex_wake_all(const void *word)
-{
-	explore_modify(word, 4);
-	while (wake_next(word))
-		continue;
 }
 
 static bool
@@ -507,22 +500,6 @@ model_nanosleep(const struct timespec *pause)
 	explore_await(sleeper, 4, time_has_come, sleeper);
 	sleeper->word = NULL;
 	return 0;
-}
-
-void
-system_pause(void)
-{
-	const struct timespec pause = {.tv_nsec = 100000};
-
-	(void)model_nanosleep(&pause);
-}
-
-/* To let others run is enough: there are no priorities. */
-void
-system_yield(uint32_t *tries)
-{
-	(void)tries;
-	explore_yield();
 }
 
 /* Locks: the first four bytes hold the owner. */

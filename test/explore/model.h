@@ -67,7 +67,7 @@ bool model_idle(void);
 void model_thread_ends(void);
 /* Whether a thread waits for this futex, and has not been woken. */
 bool model_sleeps_on(const void *word);
-/* How often this thread has called futex_wake_one. */
+/* How often this thread has called futex_wake for one. */
 unsigned model_wakes(void);
 /* How many pieces of memory are mapped or allocated. */
 unsigned model_memory_held(void);
