@@ -233,10 +233,10 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 		cache_count(cache, &cache->rejected, 1);
 		return refuse(timeout, -ENOBUFS);
 	}
-	index = record_alloc(timer, cache, &error);
+	index = record_alloc(timer, cache);
 	if (index == 0) {
 		pending_release(timer, 1);
-		return refuse(timeout, error);
+		return refuse(timeout, -ENOMEM);
 	}
 	record = record_at(&timer->store, index);
 	record_fill(record, task, arg, executor, 0);
@@ -333,25 +333,24 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 	}
 }
 
-/* Allocates all records that a batch needs, linked by batch_next, or none. */
-static int
-batch_alloc(
-    struct hwt *timer, struct cache *cache, size_t count, uint32_t *first)
+/* Allocates all records that a batch needs, linked by batch_next, and returns
+ * the first; 0: no memory. */
+static uint32_t
+batch_alloc(struct hwt *timer, struct cache *cache, size_t count)
 {
+	uint32_t first = 0;
 	uint32_t index;
-	int error = 0;
 
-	*first = 0;
 	for (; count > 0; count--) {
-		index = record_alloc(timer, cache, &error);
-		if (index == 0)
-			break;
-		record_at(&timer->store, index)->batch_next = *first;
-		*first = index;
+		index = record_alloc(timer, cache);
+		if (index == 0) {
+			batch_free(timer, cache, first);
+			return 0;
+		}
+		record_at(&timer->store, index)->batch_next = first;
+		first = index;
 	}
-	if (count > 0)
-		batch_free(timer, cache, *first);
-	return error;
+	return first;
 }
 
 /* Until the count is decremented again, stop does not sweep: either stop sees
@@ -410,23 +409,20 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 		cache_count(cache, &cache->rejected, count);
 		return -ENOBUFS;
 	}
-	error = batch_alloc(timer, cache, count, &first);
-	if (error != 0)
-		goto release_permits;
+	first = batch_alloc(timer, cache, count);
+	if (first == 0) {
+		pending_release(timer, count);
+		return -ENOMEM;
+	}
 	if (!batch_enter(timer)) {
-		error = -ESHUTDOWN;
-		goto free_records;
+		batch_free(timer, cache, first);
+		pending_release(timer, count);
+		return -ESHUTDOWN;
 	}
 	batch_publish(timer, first, base_ns, count, specs, timeouts);
 	/* E:closed release: stop may sweep */
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return 0;
-
-free_records:
-	batch_free(timer, cache, first);
-release_permits:
-	pending_release(timer, count);
-	return error;
 }
 
 int

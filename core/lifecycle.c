@@ -102,8 +102,6 @@ options_are_valid(const struct hwt_options *o)
 static void
 timer_set_options(struct hwt *timer, const struct hwt_options *options)
 {
-	const char *name = options->thread_name;
-
 	timer->tick_ns =
 	    options->tick_ns != 0 ? options->tick_ns : TICK_DEFAULT_NS;
 	timer->flags = options->flags;
@@ -118,31 +116,19 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 	if (options->log != NULL)
 		timer->log = *options->log;
 	timer->life.thread_attr = options->thread_attr;
-	(void)strncpy(timer->life.thread_name,
-	    name != NULL ? name : "hwt-worker",
-	    sizeof(timer->life.thread_name) - 1);
+	name_copy(timer->life.thread_name, options->thread_name, "hwt-worker");
 }
 
-/* On failure, undoes what was done. */
-static int
-timer_create_parts(struct hwt *timer, uint32_t length)
+/* False: no memory, and nothing is left. */
+static bool
+timer_map_tables(struct hwt *timer, uint32_t length)
 {
-	a64_t *memory_bytes = &timer->store.memory_bytes;
-
-	timer->origin_ns = timer_now(timer);
-	timer->worker.now_ns = timer->origin_ns;
-	if (record_store_create(&timer->store) != 0)
-		return -ENOMEM;
-	mpsc_create(&timer->queue, &timer->store);
-	timer->store.trim_due = wake_worker_for_trim;
-	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
-	    0) {
-		record_store_destroy(&timer->store);
-		return -ENOMEM;
-	}
-	timer->life.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	(void)a64_add_seq(memory_bytes, sizeof(*timer));
-	return 0;
+	if (!record_store_create(&timer->store))
+		return false;
+	if (wheel_create(&timer->wheel, &timer->store, length))
+		return true;
+	record_store_destroy(&timer->store);
+	return false;
 }
 
 int
@@ -151,7 +137,6 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	static const struct hwt_options defaults;
 	struct timespec now;
 	struct hwt *made;
-	int error;
 
 	if (options == NULL)
 		options = &defaults;
@@ -166,11 +151,16 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		return -ENOMEM;
 	memset(made, 0, sizeof(*made));
 	timer_set_options(made, options);
-	error = timer_create_parts(made, wheel_length(options));
-	if (error != 0) {
+	if (!timer_map_tables(made, wheel_length(options))) {
 		free(made);
-		return error;
+		return -ENOMEM;
 	}
+	memory_add(&made->store, sizeof(*made));
+	made->store.trim_due = wake_worker_for_trim;
+	made->queue.store = &made->store;
+	made->life.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->origin_ns = timer_now(made);
+	made->worker.now_ns = made->origin_ns;
 	clock_prepare();
 	made->epoch = process_epoch();
 	a64_store_relaxed(&made->wake_sequence, 1);

@@ -68,11 +68,10 @@ thread_prepare(unsigned thread, unsigned records)
 	struct cache *cache = cache_claim(timer);
 	uint32_t index[CACHE_SLOTS];
 	unsigned i;
-	int error;
 
 	explore_check(cache != NULL && records <= CACHE_SLOTS);
 	for (i = 0; i < records; i++)
-		index[i] = record_alloc(timer, cache, &error);
+		index[i] = record_alloc(timer, cache);
 	cache_flush(timer, cache);
 	while (i-- > 0)
 		record_free(timer, cache, index[i]);
