@@ -413,16 +413,12 @@ measure(void)
 	enum {
 		LOSS,
 		CPU,
-		WITH_RATE,
-		WITHOUT_RATE,
-		WITH_CPU,
 		WITHOUT_CPU,
 		COLUMNS
 	};
 	static const char *const name[COLUMNS][2] = {
 	    {"loss_percent", "percent"}, {"cpu_percent", "percent"},
-	    {"ops_per_s", "1/s"}, {"without_ops_per_s", "1/s"},
-	    {"cpu_ns", "ns"}, {"without_cpu_ns", "ns"}};
+	    {"without_cpu_ns", "ns"}};
 	static double of[COLUMNS][PAIRS_MAX];
 	uint64_t end_ns = perf_now_ns() + (uint64_t)(load.seconds * 1e9);
 	struct slice slice[2];
@@ -439,11 +435,7 @@ measure(void)
 		}
 		of[LOSS][pairs] = 100 - 100 * slice[1].rate / slice[0].rate;
 		of[CPU][pairs] = 100 * slice[1].cpu_ns / slice[0].cpu_ns;
-		of[WITH_RATE][pairs] = slice[1].rate;
-		of[WITHOUT_RATE][pairs] = slice[0].rate;
-		of[WITH_CPU][pairs] = slice[1].cpu_ns;
-		of[WITHOUT_CPU][pairs] = slice[0].cpu_ns;
-		pairs++;
+		of[WITHOUT_CPU][pairs++] = slice[0].cpu_ns;
 	}
 	for (i = 0; i < COLUMNS; i++)
 		perf_metric(name[i][0], name[i][1], median(of[i], pairs));

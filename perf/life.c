@@ -55,7 +55,7 @@ static struct {
 static struct subject *subject;
 static struct life *lives;
 static uint64_t count, scheduled, begun_ns, last_due_ns, lots;
-static atomic_uint_fast64_t started, started_twice;
+static atomic_uint_fast64_t started_twice;
 
 /* By steps since begun_ns: the first to cancel, counted from 1. */
 static uint32_t *calendar;
@@ -68,21 +68,13 @@ SUBJECT_TASK(life_task, arg)
 	if (atomic_exchange_explicit(
 		&life->timeout.started_ns, perf_now_ns(), memory_order_relaxed))
 		atomic_fetch_add(&started_twice, 1);
-	atomic_fetch_add(&started, 1);
-}
-
-/* In [0, 1). */
-static double
-draw_fraction(void)
-{
-	return (double)(perf_random(&lots) >> 11) * 0x1p-53;
 }
 
 static uint64_t
 draw_delay(void)
 {
 	return (uint64_t)(DELAY_MIN_NS *
-	    pow(load.delay_max_ns / DELAY_MIN_NS, draw_fraction()));
+	    pow(load.delay_max_ns / DELAY_MIN_NS, perf_random_fraction(&lots)));
 }
 
 static uint64_t
@@ -111,9 +103,10 @@ schedule(uint64_t step)
 	if (life->timeout.due_ns > last_due_ns)
 		last_due_ns = life->timeout.due_ns;
 	subject_schedule(subject, &life->handle, life_task, life, delay_ns);
-	if (draw_fraction() * 100 >= CANCELLED_PERCENT)
+	if (perf_random_fraction(&lots) * 100 >= CANCELLED_PERCENT)
 		return;
-	then = step_of(now_ns + (uint64_t)(draw_fraction() * (double)delay_ns));
+	then = step_of(now_ns +
+	    (uint64_t)(perf_random_fraction(&lots) * (double)delay_ns));
 	calendar_note(then > step ? then : step, life);
 }
 
@@ -245,7 +238,6 @@ tell_outcomes(uint64_t lag_max_ns)
 	perf_metric("lag_max_ms", "ms", (double)lag_max_ns / 1e6);
 	perf_metric("cancelled_percent", "%",
 	    100 * (double)outcomes.cancelled / (double)count);
-	perf_metric("started", "count", (double)atomic_load(&started));
 	perf_metric("unknown", "count", (double)outcomes.unknown);
 }
 

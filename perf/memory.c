@@ -10,9 +10,7 @@
  *   fired=0        how they end: cancelled by their producer; 1: by running
  *   tick_ms=100  seed=1 (no lots are drawn)
  *
- * The memory of handles is taken from the system apart and counted off. RSS is
- * read page by page: the kernel's quick figure may be wrong by as much as a
- * small timer takes.
+ * The memory of handles is taken from the system apart and counted off.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -46,15 +44,6 @@ SUBJECT_TASK(memory_task, arg)
 	atomic_store_explicit(
 	    &last_started_ns, perf_now_ns(), memory_order_relaxed);
 	atomic_fetch_add(&started, 1);
-}
-
-static uint64_t
-rss_bytes(void)
-{
-	uint64_t kib = perf_proc("/proc/self/smaps_rollup", "Rss:");
-
-	perf_must(kib != UINT64_MAX, "reading smaps_rollup");
-	return 1024 * kib;
 }
 
 /* All of it is resident from the start. */
@@ -108,11 +97,11 @@ run_pending(void)
 
 	map_handles(load.count);
 	subject = subject_create(load.tick_ns, load.count);
-	before = rss_bytes();
+	before = perf_rss_exact_bytes();
 	for (i = 0; i < load.count; i++)
 		schedule(i, HWT_SEC(3600) + i * (load.spread_ns / load.count));
 	pass_ticks();
-	growth = (double)rss_bytes() - (double)before;
+	growth = (double)perf_rss_exact_bytes() - (double)before;
 	perf_metric("bytes", "bytes", growth / (double)load.count);
 	cancel_all(load.count);
 	subject_destroy(subject);
@@ -177,7 +166,7 @@ run_ended(void)
 
 	subject = subject_create(load.tick_ns, load.ended);
 	warm_up();
-	before = (double)rss_bytes();
+	before = (double)perf_rss_exact_bytes();
 	map_handles(load.ended);
 	ended_ns = load.fired ? end_by_running() : end_by_cancel();
 	/* Handles of what has run may hold memory: that ends now. */
@@ -185,7 +174,7 @@ run_ended(void)
 		cancel_all(load.ended);
 	unmap_handles();
 	loads_pass_until_ns(subject, ended_ns + HWT_SEC(1));
-	after = (double)rss_bytes();
+	after = (double)perf_rss_exact_bytes();
 	perf_metric("rss_after_ratio", "ratio", after / before);
 	perf_metric("rss_before_mib", "MiB", before / 1048576);
 	perf_metric("rss_after_mib", "MiB", after / 1048576);

@@ -121,6 +121,17 @@ perf_proc(const char *path, const char *name)
 	return value;
 }
 
+/* Added up page by page: the kernel's quick figure may be wrong by as much as a
+ * small timer takes. */
+static inline uint64_t
+perf_rss_exact_bytes(void)
+{
+	uint64_t kib = perf_proc("/proc/self/smaps_rollup", "Rss:");
+
+	perf_must(kib != UINT64_MAX, "reading smaps_rollup");
+	return 1024 * kib;
+}
+
 static inline void
 perf_sleep_until_ns(uint64_t until_ns)
 {
@@ -243,6 +254,13 @@ static inline uint64_t
 perf_random_below(uint64_t *state, uint64_t limit)
 {
 	return (perf_random(state) >> 32) * limit >> 32;
+}
+
+/* In [0, 1). */
+static inline double
+perf_random_fraction(uint64_t *state)
+{
+	return (double)(perf_random(state) >> 11) * 0x1p-53;
 }
 
 static inline void

@@ -109,18 +109,12 @@ draw(void)
 	return perf_random(&bench.random);
 }
 
-/* In (0, 1]. */
-static double
-draw_fraction(void)
-{
-	return (double)((draw() >> 11) + 1) * 0x1p-53;
-}
-
 /* What remains of an interval is distributed as it is. */
 static uint64_t
 draw_interval(void)
 {
-	double ticks = ceil(-log(draw_fraction()) * (double)bench.mean);
+	double part = 1 - perf_random_fraction(&bench.random);
+	double ticks = ceil(-log(part) * (double)bench.mean);
 
 	if (ticks >= (double)bench.range)
 		return bench.range - 1;

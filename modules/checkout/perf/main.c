@@ -63,7 +63,7 @@ make_weights(void)
 static unsigned
 draw_object(uint64_t *random)
 {
-	double at = (double)(perf_random(random) >> 11) * 0x1p-53;
+	double at = perf_random_fraction(random);
 	unsigned low = 0;
 	unsigned high = options.objects - 1;
 
@@ -236,10 +236,8 @@ main(int argc, char **argv)
 	}
 	begun_ns = perf_now_ns();
 	for (i = 0; i < options.threads; i++)
-		perf_must(pthread_create(&workers[i].thread, NULL,
-			      options.any ? any_thread : worker_thread,
-			      &workers[i]) == 0,
-		    "pthread_create");
+		perf_start(&workers[i].thread,
+		    options.any ? any_thread : worker_thread, &workers[i]);
 	perf_sleep_until_ns(begun_ns + options.seconds * 1000000000u);
 	atomic_store(&over, true);
 	for (i = 0; i < options.threads; i++)

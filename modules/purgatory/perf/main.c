@@ -238,9 +238,7 @@ run_workers(void *(*body)(void *), struct worker *worker)
 	for (i = 0; i < options.threads; i++) {
 		worker[i].number = i;
 		worker[i].seed = options.seed * 8 + i;
-		perf_must(pthread_create(
-			      &worker[i].thread, NULL, body, &worker[i]) == 0,
-		    "pthread_create");
+		perf_start(&worker[i].thread, body, &worker[i]);
 	}
 	for (i = 0; i < options.threads; i++) {
 		pthread_join(worker[i].thread, NULL);
@@ -335,8 +333,8 @@ draw_latencies(uint64_t *random)
 	unsigned i;
 
 	for (i = 0; i < LATENCIES; i++) {
-		u = (double)((perf_random(random) >> 11) + 1) * 0x1p-53;
-		v = (double)(perf_random(random) >> 11) * 0x1p-53;
+		u = 1 - perf_random_fraction(random);
+		v = perf_random_fraction(random);
 		ms = options.p50 *
 		    exp(sigma * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 		latency_ms[i] = ms < 1    ? 1
@@ -386,8 +384,7 @@ run_open(void)
 	design.create();
 	cpu_ns = perf_cpu_ns();
 	origin_ns = perf_now_ns();
-	perf_must(pthread_create(&events, NULL, events_thread, NULL) == 0,
-	    "pthread_create");
+	perf_start(&events, events_thread, NULL);
 	for (ms = 1; ms <= options.seconds * 1000; ms++) {
 		perf_sleep_until_ns(origin_ns + ms * 1000000);
 		for (wanted = ms * options.rate / 1000; made < wanted; made++)
@@ -450,22 +447,6 @@ run_hot(void)
 
 /* Memory. */
 
-/* RSS is added up page by page: the quick figure may be wrong by megabytes. */
-static uint64_t
-resident_bytes(void)
-{
-	FILE *file = fopen("/proc/self/smaps_rollup", "re");
-	unsigned long kb = 0;
-	char line[200];
-
-	perf_must(file != NULL, "/proc/self/smaps_rollup");
-	while (kb == 0 && fgets(line, sizeof(line), file) != NULL)
-		(void)sscanf(line, "Rss: %lu kB", &kb);
-	fclose(file);
-	perf_must(kb != 0, "reading RSS");
-	return kb * 1024;
-}
-
 static void
 wait_for_values(uint64_t count)
 {
@@ -494,11 +475,11 @@ run_memory(void)
 	design.create();
 	wait_for_values(1000);
 	reach_values(1000);
-	before = resident_bytes();
+	before = perf_rss_exact_bytes();
 	cpu_ns = perf_cpu_ns();
 	begun_ns = perf_now_ns();
 	wait_for_values(options.waiters);
-	most = resident_bytes();
+	most = perf_rss_exact_bytes();
 	reach_values(options.waiters);
 	tell(options.waiters, perf_cpu_ns() - cpu_ns, perf_now_ns() - begun_ns,
 	    NULL);
@@ -508,7 +489,7 @@ run_memory(void)
 	    (double)(most - before) / (double)options.waiters);
 	perf_metric("rss_before_mb", "MB", (double)before / 1e6);
 	perf_metric("rss_most_mb", "MB", (double)most / 1e6);
-	perf_metric("rss_after_mb", "MB", (double)resident_bytes() / 1e6);
+	perf_metric("rss_after_mb", "MB", (double)perf_rss_exact_bytes() / 1e6);
 	design.destroy();
 }
 

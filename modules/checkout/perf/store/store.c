@@ -394,7 +394,7 @@ draw_all(uint64_t count)
 		sum[i] = total;
 	}
 	for (i = 0; i < DRAWS; i++) {
-		at = (double)(perf_random(&random) >> 11) * 0x1p-53 * total;
+		at = perf_random_fraction(&random) * total;
 		for (low = 0, high = count - 1; low < high;) {
 			middle = (low + high) / 2;
 			if (sum[middle] < at)
@@ -512,9 +512,7 @@ measure(void)
 	begun_ns = perf_now_ns();
 	for (i = 0; i < options.threads; i++) {
 		workers[i].number = i;
-		perf_must(pthread_create(&workers[i].thread, NULL,
-			      worker_thread, &workers[i]) == 0,
-		    "pthread_create");
+		perf_start(&workers[i].thread, worker_thread, &workers[i]);
 	}
 	pause_now_and_then(begun_ns + options.seconds * 1000000000, &pauses);
 	atomic_store(&over, true);
