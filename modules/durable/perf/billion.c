@@ -43,15 +43,6 @@ static struct hwt_durable *durable;
 static uint64_t rate, period_ms, began_ms;
 static atomic_uint_fast64_t cancel_at[CANCEL_THREADS];
 
-uint64_t
-now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static struct entry *
 entry_of(uint64_t number)
 {

@@ -61,15 +61,6 @@ struct load {
 	uint64_t delay_ms, spread_ms;
 };
 
-uint64_t
-now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static double
 clock_seconds(clockid_t clock)
 {

@@ -32,15 +32,6 @@ static atomic_uint quiet_count;
 static atomic_uint_fast64_t noisy_count;
 static atomic_bool early;
 
-uint64_t
-now_ms(void)
-{
-	struct timespec now = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static uint64_t
 quiet_due_ms(unsigned number)
 {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum {
 	PAYLOAD = 64, /* bytes of each task */
@@ -47,7 +48,16 @@ void work_stop(void);
 
 /* Of client.c; any thread. */
 void task_executed(const char *payload);
-uint64_t now_ms(void);
+
+/* Unix time. */
+static inline uint64_t
+now_ms(void)
+{
+	struct timespec now = {0};
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
 
 #define FAIL(...) \
 	((void)fprintf(stderr, __VA_ARGS__), (void)fputc('\n', stderr), exit(1))
