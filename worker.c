@@ -584,9 +584,9 @@ timer_turn_end(struct hwt *timer)
 	bool manual = (timer->flags & HWT_MANUAL) != 0;
 
 	(void)pthread_mutex_lock(&life->lock);
-	a64_store_relaxed(&life->turner, manual ? TURNER_NONE : TURNER_ENDED);
+	a64_store_relaxed(&life->driver, manual ? DRIVER_NONE : DRIVER_ENDED);
 	if (timer_is_stopping(timer))
-		futex_wake(&life->turner, FUTEX_ALL);
+		futex_wake(&life->driver, FUTEX_ALL);
 	(void)pthread_mutex_unlock(&life->lock);
 }
 

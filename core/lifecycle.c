@@ -194,7 +194,7 @@ attempt_start(struct hwt *timer)
 	    thread_create(&life->thread, life->thread_attr, worker_main, timer);
 
 	if (error == 0) {
-		a64_store_relaxed(&life->turner, TURNER_TURNING);
+		a64_store_relaxed(&life->driver, DRIVER_ACTIVE);
 		/* E:gate release */
 		a64_store_release(&timer->phase, PHASE_RUNNING);
 	}
@@ -291,12 +291,12 @@ stop_sweep(struct hwt *timer)
 /* With the lock held, which is released meanwhile. The end of a turn and that
  * of a join wake it. */
 static int
-await_other_turner(struct lifecycle *life, uint64_t turner, uint64_t until_ns)
+await_other_driver(struct lifecycle *life, uint64_t driver, uint64_t until_ns)
 {
 	if (clock_monotonic_ns() >= until_ns)
 		return -ETIMEDOUT;
 	(void)pthread_mutex_unlock(&life->lock);
-	futex_wait(&life->turner, (uint32_t)turner, until_ns);
+	futex_wait(&life->driver, (uint32_t)driver, until_ns);
 	(void)pthread_mutex_lock(&life->lock);
 	return 0;
 }
@@ -324,7 +324,7 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 {
 	int error = 0;
 
-	a64_store_relaxed(&life->turner, TURNER_JOINING);
+	a64_store_relaxed(&life->driver, DRIVER_JOINING);
 	(void)pthread_mutex_unlock(&life->lock);
 	if (until_ns == HWT_NEVER)
 		error = pthread_join(life->thread, NULL) == 0 ? 0 : -EDEADLK;
@@ -332,8 +332,8 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 		error = -ETIMEDOUT;
 	(void)pthread_mutex_lock(&life->lock);
 	a64_store_relaxed(
-	    &life->turner, error == 0 ? TURNER_NONE : TURNER_ENDED);
-	futex_wake(&life->turner, FUTEX_ALL);
+	    &life->driver, error == 0 ? DRIVER_NONE : DRIVER_ENDED);
+	futex_wake(&life->driver, FUTEX_ALL);
 	return error;
 }
 
@@ -342,14 +342,14 @@ static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
 {
 	struct lifecycle *life = &timer->life;
-	uint64_t turner;
+	uint64_t driver;
 	int error;
 
-	while ((turner = a64_load_relaxed(&life->turner)) != TURNER_NONE) {
-		if (turner == TURNER_ENDED)
+	while ((driver = a64_load_relaxed(&life->driver)) != DRIVER_NONE) {
+		if (driver == DRIVER_ENDED)
 			error = join_worker(life, until_ns);
 		else
-			error = await_other_turner(life, turner, until_ns);
+			error = await_other_driver(life, driver, until_ns);
 		if (error != 0)
 			return error;
 	}

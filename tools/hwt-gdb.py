@@ -143,8 +143,8 @@ def phase(timer):
     name = named(timer["phase"], "enum phase")
     if number(timer["flags"]) & MANUAL:
         turning = ", being turned" if \
-            named(timer["life"]["turner"], "enum turner") == \
-            "TURNER_TURNING" else ""
+            named(timer["life"]["driver"], "enum driver") == \
+            "DRIVER_ACTIVE" else ""
         return "stopped" if name == "PHASE_STOPPED" else f"manual{turning}"
     return name.removeprefix("PHASE_").lower()
 

@@ -48,7 +48,7 @@ timer_make_with(const struct hwt_options *options)
 	explore_name(&timer->dispatched_count, 8, "dispatched_count");
 	explore_name(&timer->dispatching_to, 8, "dispatching_to");
 	explore_name(&timer->life.lock, 4, "lifecycle lock");
-	explore_name(&timer->life.turner, 8, "turner");
+	explore_name(&timer->life.driver, 8, "driver");
 	explore_name(&timer->store.limit, 8, "limit");
 	explore_name(&timer->store.free_pages, 8, "free_pages");
 	explore_name(timer->store.free_top, 8, "free_top");
