@@ -71,6 +71,7 @@
  * E:set is drawn in mpsc_queue.c, E:closed in hwt.c.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <string.h>
 
 #include "core/timer.h"
@@ -95,12 +96,12 @@
 	    SLABS_MAX * (sizeof(aptr_t) + 2 * sizeof(a64_t)) + \
 	    2 * TOP_WORDS * sizeof(a64_t))
 
-bool
+int
 record_store_create(struct record_store *store)
 {
 	store->caches = system_map(TABLE_BYTES);
 	if (store->caches == NULL)
-		return false;
+		return -ENOMEM;
 	store->slabs = (aptr_t *)(store->caches + CACHES_MAX);
 	store->generation_base = (a64_t *)(store->slabs + SLABS_MAX);
 	store->slab_urgency = store->generation_base + SLABS_MAX;
@@ -108,7 +109,7 @@ record_store_create(struct record_store *store)
 	store->idle = store->free_top + TOP_WORDS;
 	secret_make(&store->secret);
 	store->shared_cache.shared = true;
-	return true;
+	return 0;
 }
 
 void
@@ -133,6 +134,12 @@ static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
 	return secret_hash(&store->secret, index, 0) & ~INDEX_MASK;
+}
+
+static void
+memory_add(struct record_store *store, uint64_t bytes)
+{
+	(void)a64_add_seq(&store->memory_bytes, bytes);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
@@ -266,25 +273,26 @@ slab_create(struct hwt *timer)
 	return slab;
 }
 
-/* Puts a slab into the table, unless there are free records again, or no memory
- * (false): then it is unmapped. Whoever finds another one in its place, which
- * is not counted yet, counts it: no thread waits for the one that put it there.
- */
-static bool
+/* Puts a slab into the table, unless there are free records again: then it is
+ * unmapped. Whoever finds another one in its place, which is not counted yet,
+ * counts it: no thread waits for the one that put it there. */
+static int
 slab_publish(struct hwt *timer, struct slab *slab)
 {
 	struct record_store *store = &timer->store;
-	bool found, published;
+	bool published = false;
 	uint32_t limit;
+	int error = 0;
 
-	do {
+	while (!published) {
 		limit = store_limit(store);
-		found = find_slab(store, limit) < limit;
-		if (found || limit == SLABS_MAX ||
+		if (find_slab(store, limit) < limit)
+			break;
+		if (limit == SLABS_MAX ||
 		    !wheel_reserve(
 			&timer->wheel, (uint64_t)(limit + 1) * SLAB_RECORDS)) {
-			system_unmap(slab, SLAB_BYTES);
-			return found;
+			error = -ENOMEM;
+			break;
 		}
 		slab->first_index = limit << SLAB_BITS;
 		/* E:slab release */
@@ -295,14 +303,17 @@ slab_publish(struct hwt *timer, struct slab *slab)
 		a64_or_seq(
 		    &store->free_top[limit / 64], UINT64_C(1) << limit % 64);
 		(void)a64_cas_seq(&store->limit, limit, limit + 1);
-	} while (!published);
-	memory_add(store, HEADER_PAGES * PAGE_BYTES);
-	return true;
+	}
+	if (published)
+		memory_add(store, HEADER_PAGES * PAGE_BYTES);
+	else
+		system_unmap(slab, SLAB_BYTES);
+	return error;
 }
 
-/* Opens an idle slab, or adds one. False: no memory. Lock-free: several threads
- * may do so at the same time. */
-static bool
+/* Opens an idle slab, or adds one. Lock-free: several threads may do so at the
+ * same time. */
+static int
 store_grow(struct hwt *timer)
 {
 	uint32_t limit = store_limit(&timer->store);
@@ -311,10 +322,10 @@ store_grow(struct hwt *timer)
 
 	if (idle < limit) {
 		slab_open(timer, idle);
-		return true;
+		return 0;
 	}
 	slab = slab_create(timer);
-	return slab != NULL && slab_publish(timer, slab);
+	return slab != NULL ? slab_publish(timer, slab) : -ENOMEM;
 }
 
 /* The caller owns all records of the page, which read as 0. */
@@ -429,13 +440,17 @@ free_add_all(struct hwt *timer, const uint32_t *index, uint32_t count)
 	}
 }
 
-/* Up to so many; the store grows for the first one alone. */
 static void
-cache_refill(struct hwt *timer, struct cache *cache, uint32_t wanted)
+cache_refill(
+    struct hwt *timer, struct cache *cache, uint32_t wanted, int *error)
 {
 	while (cache->count < wanted) {
-		if (!cache_add_page(&timer->store, cache) &&
-		    (cache->count > 0 || !store_grow(timer)))
+		if (cache_add_page(&timer->store, cache))
+			continue;
+		if (cache->count > 0)
+			return;
+		*error = store_grow(timer);
+		if (*error != 0)
 			return;
 	}
 }
@@ -443,11 +458,11 @@ cache_refill(struct hwt *timer, struct cache *cache, uint32_t wanted)
 /* For a thread without a cache: takes a page and returns all records but
  * one. */
 static uint32_t
-alloc_uncached(struct hwt *timer)
+alloc_uncached(struct hwt *timer, int *error)
 {
 	struct cache taken = {0};
 
-	cache_refill(timer, &taken, 1);
+	cache_refill(timer, &taken, 1, error);
 	if (taken.count == 0)
 		return 0;
 	free_add_all(timer, taken.slot, taken.count - 1);
@@ -455,12 +470,12 @@ alloc_uncached(struct hwt *timer)
 }
 
 uint32_t
-record_alloc(struct hwt *timer, struct cache *cache)
+record_alloc(struct hwt *timer, struct cache *cache, int *error)
 {
 	if (cache->shared)
-		return alloc_uncached(timer);
+		return alloc_uncached(timer, error);
 	if (cache->count == 0)
-		cache_refill(timer, cache, PAGE_RECORDS / 2);
+		cache_refill(timer, cache, PAGE_RECORDS / 2, error);
 	return cache->count != 0 ? cache->slot[--cache->count] : 0;
 }
 
@@ -510,8 +525,10 @@ cache_claim(struct hwt *timer)
 void
 cache_flush(struct hwt *timer, struct cache *cache)
 {
-	free_add_all(timer, cache->slot, cache->count);
+	uint32_t count = cache->count;
+
 	cache->count = 0;
+	free_add_all(timer, cache->slot, count);
 }
 
 void

@@ -42,8 +42,9 @@ name_is_short(const char *name)
 	return name == NULL || strnlen(name, NAME_BYTES) < NAME_BYTES;
 }
 
-/* Into zeroed memory; usual, if it is NULL. */
-static inline void
+/* For modules, as the next one; clang says that the library as one file does
+ * not use them. Into zeroed memory; usual, if it is NULL. */
+__attribute__((unused)) static inline void
 name_copy(char to[NAME_BYTES], const char *name, const char *usual)
 {
 	if (name == NULL)
@@ -51,8 +52,7 @@ name_copy(char to[NAME_BYTES], const char *name, const char *usual)
 	memcpy(to, name, strnlen(name, NAME_BYTES - 1));
 }
 
-/* In a child process of the one that made it. For modules: clang says that the
- * library as one file does not use it. */
+/* In a child process of the one that made it. */
 __attribute__((unused)) static inline bool
 timer_is_foreign(struct hwt *timer)
 {

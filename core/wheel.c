@@ -58,6 +58,7 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "core/record.h"
@@ -160,8 +161,9 @@ chunks_max(uint32_t length)
 	return (uint32_t)(arenas * ARENA_CHUNKS);
 }
 
-bool
-wheel_create(struct wheel *wheel, struct record_store *store, uint32_t length)
+int
+wheel_create(struct wheel *wheel, const struct record_store *store,
+    uint32_t length, a64_t *memory_bytes)
 {
 	size_t bucket_bytes = length * sizeof(struct bucket);
 	size_t filled_bytes = bitmap_bytes(length);
@@ -175,11 +177,12 @@ wheel_create(struct wheel *wheel, struct record_store *store, uint32_t length)
 	wheel->next_tick = 1;
 	wheel->earliest = 1;
 	wheel->carved = 1;
+	wheel->memory_bytes = memory_bytes;
 	wheel->bytes = bucket_bytes + filled_bytes + ARENA_TABLE_BYTES +
 	    page_bytes + bitmap_bytes(most);
 	memory = system_map(wheel->bytes);
 	if (memory == NULL)
-		return false;
+		return -ENOMEM;
 	wheel->buckets = (void *)memory;
 	memory += bucket_bytes;
 	bitmap_create(&wheel->filled, length, memory);
@@ -189,8 +192,8 @@ wheel_create(struct wheel *wheel, struct record_store *store, uint32_t length)
 	wheel->decommitted = (void *)memory;
 	memory += page_bytes;
 	bitmap_create(&wheel->free, most, memory);
-	memory_add(store, bucket_bytes + filled_bytes);
-	return true;
+	(void)a64_add_seq(memory_bytes, bucket_bytes + filled_bytes);
+	return 0;
 }
 
 void
@@ -316,13 +319,13 @@ chunk_alloc(struct wheel *wheel)
 
 	if (chunk == wheel->free.length) {
 		assert(wheel->carved < wheel->free.length);
-		memory_add(wheel->store, sizeof(struct chunk));
+		(void)a64_add_seq(wheel->memory_bytes, sizeof(struct chunk));
 		return wheel->carved++;
 	}
 	bitmap_clear(&wheel->free, chunk);
 	if (wheel->decommitted[page / 64] & chunk_page_bit(page)) {
 		wheel->decommitted[page / 64] &= ~chunk_page_bit(page);
-		memory_add(wheel->store, CHUNK_PAGE_BYTES);
+		(void)a64_add_seq(wheel->memory_bytes, CHUNK_PAGE_BYTES);
 	}
 	return chunk;
 }
@@ -352,7 +355,8 @@ wheel_trim(struct wheel *wheel)
 			break;
 		}
 		wheel->decommitted[page / 64] |= chunk_page_bit(page);
-		memory_add(wheel->store, -(uint64_t)CHUNK_PAGE_BYTES);
+		(void)a64_add_seq(
+		    wheel->memory_bytes, -(uint64_t)CHUNK_PAGE_BYTES);
 	}
 	wheel->trimmed = page < end ? page : 0;
 	return page < end;

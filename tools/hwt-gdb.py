@@ -135,16 +135,12 @@ def timeouts(timer):
                   key=lambda each: (each.deadline, each.id))
 
 
-def named(value, enum):
-    return str(gdb.Value(number(value)).cast(gdb.lookup_type(enum)))
-
-
 def phase(timer):
-    name = named(timer["phase"], "enum phase")
+    phases = gdb.lookup_type("enum phase")
+    name = str(gdb.Value(number(timer["phase"])).cast(phases))
     if number(timer["flags"]) & MANUAL:
         turning = ", being turned" if \
-            named(timer["life"]["driver"], "enum driver") == \
-            "DRIVER_ACTIVE" else ""
+            str(timer["life"]["turner"]) == "TURNER_TURNING" else ""
         return "stopped" if name == "PHASE_STOPPED" else f"manual{turning}"
     return name.removeprefix("PHASE_").lower()
 

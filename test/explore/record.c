@@ -30,10 +30,12 @@ begin_manual(void)
 static void
 take(unsigned thread, unsigned count)
 {
+	int error = 0;
 	uint32_t index;
 
 	while (count-- > 0) {
-		index = record_alloc(timer, thread_attach_cache(timer, true));
+		index = record_alloc(
+		    timer, thread_attach_cache(timer, true), &error);
 		explore_check(index != 0 && !in_hand[index]);
 		explore_check(index >> SLAB_BITS < timer->store.limit);
 		in_hand[index] = true;
@@ -115,7 +117,9 @@ take_two_give_two(void)
 static void
 take_uncached(void)
 {
-	uint32_t index = record_alloc(timer, &timer->store.shared_cache);
+	int error = 0;
+	uint32_t index =
+	    record_alloc(timer, &timer->store.shared_cache, &error);
 
 	explore_check(index != 0 && !in_hand[index]);
 	in_hand[index] = true;
