@@ -26,8 +26,8 @@ from engine import Engine, Scripts, read_script_file
 
 JOBS = int(os.environ.get("JOBS") or 2)
 
-# A finder, which is a test, a class of tests or "model", before the faults that it finds: their file and
-# name, what is there, and what is put in its place.
+# A finder, which is a test, a class of tests or "model", before the faults that
+# it finds: their file and name, what is there, and what is put in its place.
 FAULTS = [
     "Notifications",
     ("pump", "wait is always a second",
