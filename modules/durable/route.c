@@ -149,24 +149,26 @@ servers_add(struct route_servers *servers, struct text text)
 	return 0;
 }
 
+/* Between commas; the last one is the name of a Sentinel's master. */
 static int
 servers_list(struct route_servers *servers, struct text list)
 {
 	struct text item;
 	int error = 0;
+	bool last;
 
 	do {
+		last = memchr(list.at, ',', list.length) == NULL;
 		item = text_take(&list, ',');
-		if (servers->kind == ROUTE_SENTINEL && list.length == 0)
-			break;
+		if (last && servers->kind == ROUTE_SENTINEL)
+			return servers->count > 0 && item.length > 0 &&
+				text_copy(
+				    servers->name, sizeof(servers->name), item)
+			    ? 0
+			    : -EINVAL;
 		error = servers_add(servers, item);
-	} while (error == 0 && list.length > 0);
-	if (error != 0 || servers->kind != ROUTE_SENTINEL)
-		return error;
-	if (servers->count == 0 || item.length == 0 ||
-	    !text_copy(servers->name, sizeof(servers->name), item))
-		return -EINVAL;
-	return 0;
+	} while (error == 0 && !last);
+	return error;
 }
 
 static int

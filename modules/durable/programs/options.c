@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "modules/durable/durable.h"
+#include "modules/durable/route.h"
 #include "text.h"
 
 /* A node that fails over, or a wrong engine for a moment, is no reason. */
@@ -174,39 +175,22 @@ option_read(int at, int argc, char **argv)
 	return at + 2;
 }
 
-/* HOST:PORT, without a user or password before it: those would be seen by all
- * who list the processes. For the same reason no message repeats it. */
-static bool
-is_address(const char *text, size_t length)
+/* Where the engine is; value NULL: not given. There is no user or password in
+ * an address: those would be seen by all who list the processes. For the same
+ * reason no message repeats it. */
+static void
+servers_set(const char *name, enum route_kind kind, const char *prefix,
+    const char *value, const char *want)
 {
-	const char *colon = memrchr(text, ':', length);
-	char port[6] = "";
-	uint64_t number;
-	size_t digits;
+	struct route_servers servers;
 
-	if (colon == NULL || colon == text || memchr(text, '@', length) ||
-	    memchr(text, '/', length))
-		return false;
-	digits = length - (size_t)(colon + 1 - text);
-	if (digits >= sizeof(port))
-		return false;
-	memcpy(port, colon + 1, digits);
-	return text_number(port, 1, 65535, &number);
-}
-
-/* HOST:PORT,... and for Sentinel a name after that. */
-static bool
-is_list(const char *text, bool named)
-{
-	const char *comma;
-
-	for (; (comma = strchr(text, ',')) != NULL; text = comma + 1) {
-		if (!is_address(text, (size_t)(comma - text)))
-			return false;
-		if (named && strchr(comma + 1, ',') == NULL)
-			return name_is_valid(comma + 1, 255);
-	}
-	return !named && is_address(text, strlen(text));
+	if (value == NULL)
+		return;
+	open_options.servers = join(prefix, "", value);
+	if (route_read_servers(&servers, open_options.servers) != 0 ||
+	    servers.kind != kind ||
+	    (servers.address[0].port != 0 && strpbrk(value, "@/") != NULL))
+		usage_error("--%s: want %s", name, want);
 }
 
 static void
@@ -215,22 +199,11 @@ servers_read(void)
 	if ((redis != NULL) + (sentinel != NULL) + (cluster != NULL) > 1)
 		usage_error("--redis, --sentinel and --cluster exclude each "
 			    "other");
-	if (redis != NULL) {
-		if (!is_address(redis, strlen(redis)) &&
-		    (strncmp(redis, "unix:", 5) != 0 || redis[5] == '\0'))
-			usage_error("--redis: want HOST:PORT or unix:PATH");
-		open_options.servers = redis;
-	}
-	if (sentinel != NULL) {
-		if (!is_list(sentinel, true))
-			usage_error("--sentinel: want HOST:PORT,...,NAME");
-		open_options.servers = join("sentinel:", "", sentinel);
-	}
-	if (cluster != NULL) {
-		if (!is_list(cluster, false))
-			usage_error("--cluster: want HOST:PORT,...");
-		open_options.servers = join("cluster:", "", cluster);
-	}
+	servers_set("redis", ROUTE_SINGLE, "", redis, "HOST:PORT or unix:PATH");
+	servers_set("sentinel", ROUTE_SENTINEL, "sentinel:", sentinel,
+	    "HOST:PORT,...,NAME");
+	servers_set(
+	    "cluster", ROUTE_CLUSTER, "cluster:", cluster, "HOST:PORT,...");
 }
 
 static void

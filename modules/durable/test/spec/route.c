@@ -38,8 +38,8 @@ Test(route, lists_that_are_none)
 	static const char *const bad[] = {many, "", ":", "a", "a:", ":1", "a:b",
 	    "a:-1", "a:1x", "a:99999999999",
 	    "unix:", "sentinel:", "sentinel:main", "sentinel:a:1",
-	    "sentinel:a:1,", "sentinel:a,main", "cluster:", "cluster:a",
-	    "cluster:a:1,b"};
+	    "sentinel:a:1,", "sentinel:a:1,b:2,", "sentinel:a,main",
+	    "cluster:", "cluster:a", "cluster:a:1,b", "cluster:a:1,"};
 	struct route_servers servers;
 	size_t i;
 
