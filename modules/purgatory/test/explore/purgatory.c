@@ -199,13 +199,19 @@ event(uint64_t bits, struct hwt_key key)
 
 /* By a plain store, which may become visible late. */
 static void
-event_a_stored(void)
+event_stored(struct hwt_key key)
 {
 	size_t completed;
 
 	explore_store(&state, 8, 1, EXPLORE_RELAXED);
-	explore_check(hwt_purgatory_check(purgatory, A, &completed) == 0);
+	explore_check(hwt_purgatory_check(purgatory, key, &completed) == 0);
 	decided += (unsigned)completed;
+}
+
+static void
+event_a_stored(void)
+{
+	event_stored(A);
 }
 
 static void
@@ -463,6 +469,12 @@ static void
 event_moving(void)
 {
 	event(1, moving_key(0));
+}
+
+static void
+event_moving_stored(void)
+{
+	event_stored(moving_key(0));
 }
 
 static void
@@ -880,6 +892,7 @@ static const struct verb verbs[] = {
     {"event-b", .of = event_b},
     {"event-stored", .alone = event_a_stored},
     {"event-moving", .alone = event_moving},
+    {"event-moving-stored", .alone = event_moving_stored},
     {"state", .of = set_state},
     {"raise-a", .of = raise_a},
     {"raise-b", .of = raise_b},
@@ -940,6 +953,8 @@ const struct program purgatory_programs[] = {
 	"watch-b 1, cancel-pending 1 | cancel 0", ""),
     PROGRAM("table-grows-check", "make 1, watch-moving 0, watch-moving 1",
 	"watch-moving 2, watch-moving 3 | event-moving", ""),
+    PROGRAM("table-grows-watch-check", "make 1, watch-moving 1, watch-moving 2",
+	"event-moving-stored | watch-moving 0 | watch-moving 3", ""),
     PROGRAM("table-shrinks-check",
 	"make 1, watch-moving 0, watch-moving 1, watch-moving 2, watch-moving "
 	"3",
