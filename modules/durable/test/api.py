@@ -96,11 +96,19 @@ class Api(Programs):
         have _ for -."""
         if body is not None and not isinstance(body, bytes):
             return self.send(method, path, body, **headers)
+        return self.answer(method, path,
+                           self.request(method, path, body, **headers))
+
+    def request(self, method, path, body, **headers):
+        """Sends it. The answer is for answer() to read."""
         connection = http.client.HTTPConnection(*self.address, LIMIT)
+        connection.request(method, path, body, {
+            name.replace("_", "-"): text for name, text in headers.items()})
+        return connection
+
+    @staticmethod
+    def answer(method, path, connection):
         try:
-            connection.request(method, path, body, {
-                name.replace("_", "-"): text
-                for name, text in headers.items()})
             answer = Answer(connection.getresponse())
             CONTRACT.answer(method, path, answer)
             return answer
@@ -1215,30 +1223,26 @@ class Engines(Api):
         self.put_task("before")
         folder = f"/proc/{running.process.pid}/fd"
         before = len(os.listdir(folder))
-        answers = {}
-
-        def add(name):
-            answers[name] = self.put_task(name).status
+        body = json.dumps({"queue": "q", "in": 60}).encode()
 
         def is_stopping():
             return self.ask("GET", "/v1/queues/q").status == 503
 
         self.engine.send_signal(signal.SIGSTOP)
         try:
-            crowd = [threading.Thread(target=add, args=(str(i),))
-                     for i in range(40)]
-            for each in crowd:
-                each.start()
+            crowd = {str(i): self.request("PUT", task_path(str(i)), body,
+                                          Content_Type="application/json")
+                     for i in range(40)}
             # Some that were open before may be closed meanwhile.
             wait_until(lambda: len(os.listdir(folder)) >= before + 36)
             running.process.send_signal(signal.SIGTERM)
+            # It is accepted after all of the crowd.
             wait_until(is_stopping)
         finally:
             self.engine.send_signal(signal.SIGCONT)
-        for each in crowd:
-            each.join()
+        answers = {name: self.answer("PUT", task_path(name), each).status
+                   for name, each in crowd.items()}
         self.assertEqual(running.wait(), YES)
-        self.assertEqual(len(answers), 40)
         self.assertEqual(set(answers.values()), {201, 503})
         for name, status in answers.items():
             self.ctl("show", name, status=YES if status == 201 else NO)
