@@ -398,7 +398,7 @@ readable(int fd)
 /* The library. Every way of building keeps its binaries in a folder of its
  * own; the shared library is built the plain way only. */
 
-void
+static void
 library_path(char *path, size_t size)
 {
 	const char *named = getenv("HWT_LIBRARY");

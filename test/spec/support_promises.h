@@ -118,8 +118,7 @@ uint64_t queued_in(const struct hwt *timer);
 bool readable(int fd);
 
 /* The shared library that make has built beside this binary, or the one that
- * HWT_LIBRARY names. library_open ends the process when there is none. */
-void library_path(char *path, size_t size);
+ * HWT_LIBRARY names. Ends the process when there is none. */
 void *library_open(void);
 
 #endif
