@@ -2,17 +2,17 @@
 /*
  * Random calls on one thread, whose callbacks call as well: done checks,
  * raises, cancels and watches, and a predicate checks; some operations end in a
- * mailbox. The suite model predicts each answer, but has callbacks that do
- * nothing. Here each call is written down as an event of the step it belongs
- * to, and by these events it is judged
+ * mailbox. Each call is written down as an event of the step it belongs to, and
+ * by these events it is judged
  *
  *   what may end    done has an outcome for which an event of this step gives
  *                   cause: one that came after the operation was watched, or
  *                   that a predicate asked for, which is put off
  *   what must end   after a step nothing is pending that an event concerned
- *   how many        pending, links, keys, timeouts and the calls of predicates
- *                   are those of the model; all calls together say that they
- *                   have decided as many as have ended
+ *   how many        pending, links, keys, what waits under each key, timeouts
+ *                   and the calls of predicates are those of the model; all
+ *                   calls together say that they have decided as many as have
+ *                   ended
  */
 #include "test/stress/stress.h"
 
@@ -43,7 +43,10 @@ static struct slot {
 	bool watching; /* its watch has not returned */
 	bool timed; /* has a timeout until it has ended */
 	unsigned decided; /* in the mailbox: the outcomes it may have */
-	unsigned keys; /* bits */
+	unsigned keys; /* bits: those that it is linked to */
+	bool has_quorum;
+	uint64_t missing; /* keys, of the quorum */
+	uint64_t reached_at[KEYS]; /* moment; 0: it has not been */
 	uint64_t at_least, needs, due_ns, watched_at;
 } slot[SLOTS];
 
@@ -94,18 +97,30 @@ event_add(struct event made)
 	event[step.events++] = made;
 }
 
+/* Where there is a quorum, the key has reached its value, and is left. */
+static void
+slot_reach(struct slot *s, uint64_t key)
+{
+	s->keys &= ~(1u << key);
+	s->reached_at[key] = moment;
+	if (s->missing > 0)
+		s->missing--;
+}
+
 /* The outcomes that the event can give it, by its kind alone. */
 static unsigned
-outcome_by(const struct slot *s, const struct event *e)
+outcome_by(const struct slot *s, const struct event *e, bool that_must)
 {
-	bool concerned = (s->keys >> e->key & 1) != 0;
+	bool concerned = (s->keys >> e->key & 1) != 0 ||
+	    (!that_must && s->reached_at[e->key] > e->moment);
 	bool holds = s->at_least == 0 && version >= s->needs;
 
 	switch (e->kind) {
 	case CHECK:
 		return concerned && holds ? OUTCOME(HWT_COMPLETED) : 0;
 	case RAISE:
-		return concerned && s->at_least != 0 && s->at_least <= e->value
+		return concerned && s->at_least != 0 && !s->has_quorum &&
+			s->at_least <= e->value
 		    ? OUTCOME(HWT_COMPLETED)
 		    : 0;
 	case CANCEL_KEY:
@@ -131,8 +146,10 @@ outcomes(const struct slot *s, bool that_must)
 		const struct event *e = &event[i];
 
 		if (e->moment >= s->watched_at || (e->put_off && !that_must))
-			set |= outcome_by(s, e);
+			set |= outcome_by(s, e, that_must);
 	}
+	if (s->has_quorum)
+		return s->missing == 0 ? set | OUTCOME(HWT_COMPLETED) : set;
 	/* A value that was reached before. */
 	if (!that_must && s->watching && s->at_least != 0 &&
 	    value[__builtin_ctz(s->keys)] >= s->at_least)
@@ -169,10 +186,16 @@ static void
 call_raise(unsigned key, uint64_t to)
 {
 	size_t count = 0;
+	struct slot *s;
 
 	event_add((struct event){.kind = RAISE, .key = key, .value = to});
 	if (value[key] < to)
 		value[key] = to;
+	for (s = slot; s < slot + SLOTS; s++) {
+		if (s->live && s->has_quorum && (s->keys >> key & 1) &&
+		    s->at_least <= to)
+			slot_reach(s, key);
+	}
 	stress_must(hwt_purgatory_raise(
 			purgatory, (struct hwt_key){1, key}, to, &count) == 0,
 	    "raise");
@@ -224,19 +247,41 @@ count_open(void)
 	return count;
 }
 
-/* A key may stand there twice. */
+/* A key may stand there twice. Without a quorum, a value has one. */
 static size_t
 draw_keys(struct slot *s, struct hwt_key *keys)
 {
-	size_t count = s->at_least != 0 ? 1 : 1 + below(KEYS);
+	bool several =
+	    s->at_least == 0 || (step.callbacks == 0 && below(2) == 0);
+	size_t count = several ? 1 + below(KEYS) : 1;
+	bool known = true;
 	size_t i;
 
 	s->keys = 0;
 	for (i = 0; i < count; i++) {
 		keys[i] = (struct hwt_key){1, below(KEYS)};
 		s->keys |= 1u << keys[i].id;
+		known &= value[keys[i].id] < s->at_least ||
+		    value_surely[keys[i].id] >= s->at_least;
 	}
-	return count;
+	s->has_quorum = s->at_least != 0 && several && known;
+	if (s->at_least == 0 || s->has_quorum)
+		return count;
+	s->keys = 1u << keys[0].id;
+	return 1;
+}
+
+static void
+draw_quorum(struct slot *s, struct hwt_operation_spec *spec)
+{
+	unsigned key, keys = s->keys;
+
+	s->missing = 1 + below((uint64_t)__builtin_popcount(keys));
+	spec->quorum = s->missing;
+	for (key = 0; key < KEYS; key++) {
+		if ((keys >> key & 1) && value[key] >= s->at_least)
+			slot_reach(s, key);
+	}
 }
 
 static void
@@ -275,8 +320,11 @@ call_watch(struct slot *s)
 	spec.key_count = draw_keys(s, keys);
 	event_add((struct event){.kind = WATCH, .slot = s});
 	s->watched_at = moment;
-	reached = s->at_least != 0 && step.callbacks == 0 &&
-	    value_surely[keys[0].id] >= s->at_least;
+	if (s->has_quorum)
+		draw_quorum(s, &spec);
+	reached = s->has_quorum ? s->missing == 0
+				: s->at_least != 0 && step.callbacks == 0 &&
+		value_surely[keys[0].id] >= s->at_least;
 	rc = hwt_purgatory_watch(purgatory, &s->handle, &spec);
 	s->watching = false;
 	step.said += rc == 1;
@@ -439,11 +487,16 @@ compare(void)
 {
 	struct hwt_purgatory_stats stats;
 	uint64_t links = 0, keys = 0, timeouts = 0;
+	size_t count;
 	unsigned i;
 
 	for (i = 0; i < KEYS; i++) {
 		links += links_of(i);
 		keys += links_of(i) > 0;
+		stress_must(hwt_purgatory_count_key(purgatory,
+				(struct hwt_key){1, i}, &count) == 0 &&
+			count == links_of(i),
+		    "key %u: %zu wait, and not %u", i, count, links_of(i));
 	}
 	settle_values();
 	for (i = 0; i < SLOTS; i++)
