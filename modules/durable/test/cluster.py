@@ -204,6 +204,7 @@ class Moves(Nodes):
         self.no_invariant_is_broken()
 
     def test_hwt_exec_goes_on_while_a_shard_is_moved(self):
+        """Every other shard is paused for that."""
         self.ctl("init", f"--shards={SHARDS}", "--slots=16", "--tick=20")
         scheduler = self.start("hwtd")
         worker = self.shell(
@@ -212,7 +213,11 @@ class Moves(Nodes):
         self.feed(*({"queue": "q", "in": i % 2, "id": f"t{i}"}
                     for i in range(40)))
         for shard in range(SHARDS):
+            if shard % 2:
+                self.ctl("pause", str(shard))
             self.move(self.slot_of_shard(shard))
+            if shard % 2:
+                self.ctl("resume", str(shard))
         wait_until(lambda: self.stat()["succeeded"] == 39)
         wait_until(lambda: self.ctl("dead", "list").lines)
         self.assertEqual((scheduler.end(), worker.end()), (0, 0))

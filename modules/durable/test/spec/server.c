@@ -56,33 +56,11 @@ server_free_port(char port[8])
 	(void)close(fd);
 }
 
-static void
-sentinel_file(char file[SERVER_FOLDER + 16], const struct server *server)
-{
-	(void)snprintf(
-	    file, SERVER_FOLDER + 16, "%s/sentinel.conf", server->folder);
-}
-
-static void
-sentinel_write(const struct server *server, const char *text)
-{
-	char name[SERVER_FOLDER + 16];
-	FILE *file;
-
-	sentinel_file(name, server);
-	file = fopen(name, "we");
-	need(file != NULL, name);
-	(void)fprintf(file, "dir %s\nunixsocket %s\nlogfile log\n%s",
-	    server->folder, server->path, text);
-	need(fclose(file) == 0, name);
-}
-
 /* The guardian. */
 
 static void
 server_exec(const struct server *server, const char *const *settings)
 {
-	char file[SERVER_FOLDER + 16];
 	/* execvp does not change what it gets. */
 	union {
 		const char *word[32 + SERVER_SETTINGS];
@@ -92,15 +70,8 @@ server_exec(const struct server *server, const char *const *settings)
 	    "no", "--logfile", "log"}};
 	size_t count = 13;
 
-	if (strcmp(settings[0], "sentinel") == 0) {
-		sentinel_file(file, server);
-		argument.word[1] = file;
-		argument.word[2] = "--sentinel";
-		count = 3;
-	} else {
-		while (*settings != NULL)
-			argument.word[count++] = *settings++;
-	}
+	while (*settings != NULL)
+		argument.word[count++] = *settings++;
 	argument.word[count] = NULL;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)execvp("/usr/bin/redis-server", argument.changing);
@@ -265,8 +236,6 @@ server_start(struct server *server, const char *const *settings)
 	    server->servers, sizeof(server->servers), "unix:%s", server->path);
 	if (settings == NULL)
 		settings = fsynced;
-	if (strcmp(settings[0], "sentinel") == 0)
-		sentinel_write(server, settings[1]);
 	guardian_start(server, settings);
 	server_again(server);
 }
@@ -288,11 +257,7 @@ server_ask(struct server *server, char said[SAID_MAX], const char *format, ...)
 	redisReply *reply;
 	long long number;
 	va_list list;
-	char byte;
 
-	/* A Sentinel ends connections, and hiredis would get SIGPIPE. */
-	if (recv(server->context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-		need(redisReconnect(server->context) == REDIS_OK, "reconnect");
 	va_start(list, format);
 	reply = redisvCommand(server->context, format, list);
 	va_end(list);

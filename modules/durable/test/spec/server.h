@@ -24,8 +24,7 @@ struct server {
 	redisContext *context;
 };
 
-/* settings: pairs of words, ended by NULL; NULL: those of level FSYNCED. With
- * "sentinel" and the text of its file: a Sentinel. */
+/* settings: pairs of words, ended by NULL; NULL: those of level FSYNCED. */
 void server_start(struct server *server, const char *const *settings);
 void server_stop(struct server *server);
 
