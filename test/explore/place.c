@@ -399,6 +399,35 @@ end_limited(void)
 	end_all_due();
 }
 
+/* max_pending of two, of which one is taken: a place that is left, beside two
+ * that are taken. At the end, permits are what is pending. */
+static void
+begin_one_of_two(void)
+{
+	timer_make_with(
+	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 2});
+	threads_prepare(1, 2, 0);
+	explore_check(schedule(0, TICK_NS) == 0);
+}
+
+static void
+leave_and_take_place(void)
+{
+	int error;
+
+	explore_check(cancel(0) == 0);
+	error = schedule(1, TICK_NS);
+	explore_check(error == 0 || error == -ENOBUFS);
+}
+
+static void
+take_two_places(void)
+{
+	explore_check(schedule(2, TICK_NS) == 0);
+	(void)schedule(3, TICK_NS);
+	explore_check(timer->permits <= 2);
+}
+
 /* Callers of one page, beside the turn of a tick: what is due in the next tick,
  * and what is due later and is pulled in. Whatever the turn has seen, the next
  * one has all that is due. */
@@ -559,6 +588,12 @@ const struct program place_programs[] = {
 	.begin = begin_limited,
 	.thread = {cancel_and_take_place, take_place, turn},
 	.end = end_limited,
+    },
+    {
+	.name = "place/max-pending-two",
+	.begin = begin_one_of_two,
+	.thread = {leave_and_take_place, take_two_places},
+	.end = end_all_due,
     },
     {
 	.name = "place/max-pending-handed-on",
