@@ -140,7 +140,10 @@ void name_make(char name[NAME_MAX_LENGTH + 1]);
 
 uint64_t random_number(void);
 
-/* What an error means, for the log. Constant. */
+/* What an error means; constant. NULL: it is none of this library's. */
+const char *error_text(int error);
+
+/* The same, for the log: there is always a text. */
 const char *error_says(int error);
 
 /* A second, for what runs once a second. */

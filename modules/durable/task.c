@@ -160,25 +160,32 @@ id_hash(const char *id, size_t id_length)
 }
 
 const char *
-error_says(int error)
+error_text(int error)
 {
 	static const struct {
 		int error;
 		const char *text;
 	} texts[] = {
-	    {-EACCES, "no right to do that"},
-	    {-EAGAIN, "it is paused, loading or failing over"},
+	    {-EACCES, "user or password is wrong, or has no right to this"},
+	    {-EAGAIN, "the shard is paused, or the engine is not ready"},
+	    {-EALREADY, "it has ended"},
 	    {-ECANCELED, "given up"},
-	    {-ECONNREFUSED, "cannot be reached"},
-	    {-EEXIST, "another shape"},
+	    {-ECONNREFUSED, "the engine cannot be reached"},
+	    {-EEXIST, "the space exists, and has another shape"},
+	    {-EINPROGRESS, "it is running"},
 	    {-EINVAL, "an argument is outside its range"},
+	    {-ENOENT, "no such task"},
 	    {-ENOMEM, "no memory"},
-	    {-ENOSPC, "the engine is out of memory, or its disk is"},
-	    {-EOPNOTSUPP, "the engine is not fit for this"},
-	    {-EPROTO, "the answer is not understood"},
-	    {-ESTALE, "the space is gone, or was made anew"},
-	    {-ETIME, "the clocks are too far apart"},
-	    {-ETIMEDOUT, "no answer in time"},
+	    {-ENOSPC,
+		"the engine is out of memory, or cannot write to its disk"},
+	    {-EOPNOTSUPP,
+		"this engine is not fit: a replica, too old, evicting, or its "
+		"persistence is below the level"},
+	    {-EPROTO, "the engine gave an answer that makes no sense"},
+	    {-ESTALE, "the space, or a part of it, is gone"},
+	    {-ETIME,
+		"the clocks of this machine and the engine differ too much"},
+	    {-ETIMEDOUT, "no answer in time: it may have happened or not"},
 	};
 	size_t i;
 
@@ -186,7 +193,15 @@ error_says(int error)
 		if (texts[i].error == error)
 			return texts[i].text;
 	}
-	return "an unexpected error";
+	return NULL;
+}
+
+const char *
+error_says(int error)
+{
+	const char *text = error_text(error);
+
+	return text != NULL ? text : "an unexpected error";
 }
 
 /* Little endian, as struct.pack writes it. */

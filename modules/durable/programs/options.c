@@ -397,43 +397,9 @@ system_text(int error)
 const char *
 explain(int error)
 {
-	switch (error) {
-	case -EINVAL:
-		return "an argument is outside its range";
-	case -ETIMEDOUT:
-		return "no answer in time: it may have happened or not";
-	case -ECONNREFUSED:
-		return "the engine cannot be reached";
-	case -ETIME:
-		return "the clocks of this machine and the engine differ too "
-		       "much";
-	case -EAGAIN:
-		return "the shard is paused, or the engine is not ready";
-	case -ENOSPC:
-		return "the engine is out of memory, or cannot write to its "
-		       "disk";
-	case -EPROTO:
-		return "the engine gave an answer that makes no sense";
-	case -EOPNOTSUPP:
-		return "this engine is not fit: a replica, too old, evicting, "
-		       "or its persistence is below the level";
-	case -EEXIST:
-		return "the space exists, and has another shape";
-	case -EACCES:
-		return "user or password is wrong, or has no right to this";
-	case -ENOENT:
-		return "no such task";
-	case -EINPROGRESS:
-		return "it is running";
-	case -EALREADY:
-		return "it has ended";
-	case -ESTALE:
-		return "the space, or a part of it, is gone";
-	case -ENOMEM:
-		return "no memory";
-	default:
-		return system_text(-error);
-	}
+	const char *text = error_text(error);
+
+	return text != NULL ? text : system_text(-error);
 }
 
 enum status
