@@ -42,7 +42,7 @@ durable_own_hwtd := $(addprefix modules/durable/programs/, http.c task-json.c) \
 $(patsubst %,build/%/modules/durable/programs/hwtd-page.o, \
 	plain clang asan tsan): $(wildcard modules/durable/programs/page/*)
 durable_metrics := $(addprefix modules/durable/programs/, http.c \
-	worker-metrics.c)
+	worker-serve.c)
 durable_own_hwt-exec := $(durable_metrics)
 durable_own_libs_hwt-exec := -lmicrohttpd
 durable_own_libs_hwtd := -lmicrohttpd -ljansson

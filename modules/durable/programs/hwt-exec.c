@@ -23,7 +23,7 @@
 #include "options.h"
 #include "output.h"
 #include "wait.h"
-#include "worker-metrics.h"
+#include "worker-serve.h"
 
 static const char usage[] =
     "usage: hwt-exec --queue Q [OPTION...] -- COMMAND [ARGUMENT...]\n"
@@ -338,46 +338,28 @@ command_exists(const char *command)
 	return is;
 }
 
-/* Blocks what ends us; the library's threads block all signals. A command gets
- * them as we got them, and a group of its own, so that a terminal's ^C lets it
- * finish. */
-static sigset_t
-signals_block(struct runs *runs)
+/* A command gets the signals that end us as we got them, and a group of its
+ * own, so that a terminal's ^C lets it finish. */
+static void
+attributes_make(struct runs *runs)
 {
-	sigset_t ending, before, ignored;
+	sigset_t blocked, ignored;
 	short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
 	    POSIX_SPAWN_SETPGROUP;
 
 	/* Who started this may have it ignored: then commands leave no
 	 * status. */
 	(void)signal(SIGCHLD, SIG_DFL);
-	(void)sigemptyset(&ending);
-	(void)sigaddset(&ending, SIGTERM);
-	(void)sigaddset(&ending, SIGINT);
-	(void)pthread_sigmask(SIG_BLOCK, &ending, &before);
+	(void)pthread_sigmask(SIG_BLOCK, NULL, &blocked);
 	(void)sigemptyset(&ignored);
 	(void)sigaddset(&ignored, SIGPIPE);
 	if (posix_spawnattr_init(&runs->attributes) != 0) {
 		complain("no memory");
 		exit(STATUS_NO);
 	}
-	(void)posix_spawnattr_setsigmask(&runs->attributes, &before);
+	(void)posix_spawnattr_setsigmask(&runs->attributes, &blocked);
 	(void)posix_spawnattr_setsigdefault(&runs->attributes, &ignored);
 	(void)posix_spawnattr_setflags(&runs->attributes, flags);
-	return ending;
-}
-
-static void
-limit_read(struct runs *runs)
-{
-	uint64_t ns;
-
-	if (limit == NULL)
-		return;
-	ns = option_seconds("limit", limit);
-	if (ns < HWT_MS(1) || ns > HWT_SEC(86400))
-		usage_error("--limit: want 0.001 to 86400 seconds");
-	runs->limit_ms = (int64_t)(ns / HWT_MS(1));
 }
 
 /* Numbers and ranges of them, A-B, with commas between. */
@@ -398,10 +380,9 @@ fail_status_read(struct runs *runs)
 		dash = strchr(word, '-');
 		if (dash != NULL)
 			*dash = '\0';
-		first = option_number("fail-status", word, 1, STATUS_MAX);
-		last = dash != NULL
-		    ? option_number("fail-status", dash + 1, first, STATUS_MAX)
-		    : first;
+		first = option_number("fail-status", word, 0, 1, STATUS_MAX);
+		last = option_number("fail-status",
+		    dash != NULL ? dash + 1 : NULL, first, first, STATUS_MAX);
 		for (; first <= last; first++)
 			runs->fails[first] = true;
 	}
@@ -409,22 +390,21 @@ fail_status_read(struct runs *runs)
 }
 
 static void
-options_check(struct hwt_durable_worker_options *options)
+options_check(struct hwt_durable_worker_options *options, struct runs *runs)
 {
+	const uint64_t day_ns = HWT_SEC(86400);
+
 	if (queue == NULL)
 		usage_error("want --queue");
 	option_queues("--queue", queue);
 	options->queue = queue;
-	if (threads != NULL)
-		options->threads =
-		    (uint32_t)option_number("threads", threads, 1, 1024);
-	if (visibility != NULL)
-		options->visibility_ns =
-		    option_seconds("visibility", visibility);
-	if (visibility != NULL &&
-	    (options->visibility_ns < HWT_SEC(1) ||
-		options->visibility_ns > HWT_SEC(86400)))
-		usage_error("--visibility: want 1 to 86400 seconds");
+	options->threads =
+	    (uint32_t)option_number("threads", threads, 0, 1, 1024);
+	options->visibility_ns =
+	    option_seconds("visibility", visibility, 0, HWT_SEC(1), day_ns);
+	runs->limit_ms =
+	    (int64_t)(option_seconds("limit", limit, 0, HWT_MS(1), day_ns) /
+		HWT_MS(1));
 }
 
 int
@@ -436,19 +416,14 @@ main(int argc, char **argv)
 	    .many = "queue",
 	    .command = true};
 	struct hwt_durable_worker_options options = {0};
-	struct hwt_durable_worker *worker;
 	struct hwt_durable *durable;
 	struct runs runs = {0};
-	sigset_t ending;
-	const struct timespec second = {.tv_sec = 1};
-	bool gone = false;
-	int error;
+	enum status status;
 
 	if (options_read(&program, argc, argv) == 0)
 		usage_error("want a command");
 	runs.command = argv;
-	options_check(&options);
-	limit_read(&runs);
+	options_check(&options, &runs);
 	fail_status_read(&runs);
 	if (!command_exists(argv[0]))
 		usage_error("%s: no such command", argv[0]);
@@ -457,25 +432,12 @@ main(int argc, char **argv)
 	options.ctx = &runs;
 	/* However long that takes, a signal ends us as it would any program. */
 	durable = handle_open();
-	ending = signals_block(&runs);
+	attributes_make(&runs);
 	if (!output_start()) {
 		complain("%s", system_text(errno));
 		finish(STATUS_NO);
 	}
-	error = hwt_durable_worker_start(&worker, durable, &options);
-	if (error != 0) {
-		complain("%s", explain(error));
-		finish(error_status(error));
-	}
-	worker_metrics_start(worker);
-	while (!gone && sigtimedwait(&ending, NULL, &second) < 0)
-		gone = space_is_gone();
-	worker_metrics_stop();
-	do
-		error = hwt_durable_worker_stop(worker, HWT_MIN(1));
-	while (error == -EBUSY);
-	if (error != 0)
-		complain("%s", explain(error));
+	status = worker_serve(durable, &options, NULL, HWT_MIN(1));
 	(void)posix_spawnattr_destroy(&runs.attributes);
-	finish(gone ? STATUS_NO : error_status(error));
+	finish(status);
 }

@@ -30,10 +30,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/queue.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "options.h"
+#include "wait.h"
 
 #define BUCKETS 4096u /* of hosts; a power of two */
 #define UNREACHED_MAX 4u /* calls of a host that was not reached yet */
@@ -60,7 +60,7 @@ struct call {
 	uint32_t redirects;
 	bool other; /* it was redirected to another origin */
 
-	uint64_t until_ms;
+	int64_t until_ms;
 	/* Of the request that is under way. */
 	uint32_t opened, refused; /* sockets */
 	char refused_address[ADDRESS_MAX];
@@ -96,25 +96,16 @@ struct calls {
 	int epoll_fd;
 	CURLM *multi;
 	bool has_timer;
-	uint64_t timer_ms;
+	int64_t timer_ms;
 	struct call_list under_way;
 	uint32_t count; /* of these */
 	struct host_bucket host[BUCKETS];
 	struct host_list ready;
 	CURL *idle[EVENTS_MAX]; /* handles for the next calls */
 	uint32_t idle_count;
-	uint64_t logged_s; /* the second that logged and unlogged count for */
+	int64_t logged_s; /* the second that logged and unlogged count for */
 	uint32_t logged, unlogged;
 };
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void
 calls_wake(struct calls *calls)
@@ -138,7 +129,7 @@ call_free(struct call *call)
 static void
 log_failure(struct calls *calls, const struct call *call, const char *why)
 {
-	uint64_t second = now_ms() / 1000;
+	int64_t second = wait_now_ms() / 1000;
 
 	if (second != calls->logged_s) {
 		if (calls->unlogged > 0)
@@ -308,7 +299,7 @@ timer_wanted(CURLM *multi, long timeout_ms, void *ctx)
 	(void)multi;
 	calls->has_timer = timeout_ms >= 0;
 	if (calls->has_timer)
-		calls->timer_ms = now_ms() + (uint64_t)timeout_ms;
+		calls->timer_ms = wait_now_ms() + timeout_ms;
 	return 0;
 }
 
@@ -501,7 +492,7 @@ call_begin(struct calls *calls, struct call *call)
 	if (call->request.timeout_ms != 0 &&
 	    call->request.timeout_ms < limit_ms)
 		limit_ms = call->request.timeout_ms;
-	call->until_ms = now_ms() + limit_ms;
+	call->until_ms = wait_now_ms() + (int64_t)limit_ms;
 	call->target = call->request.target;
 	call->method = call->request.method;
 	call->body = call->request.body;
@@ -556,7 +547,7 @@ call_redirect(struct call *call, long status, const char *url)
 {
 	struct target target;
 	const char *wrong = target_read(&target, url);
-	uint64_t now = now_ms();
+	int64_t now = wait_now_ms();
 	bool begun;
 	char *copy;
 
@@ -575,7 +566,7 @@ call_redirect(struct call *call, long status, const char *url)
 	if (copy == NULL)
 		return "no memory";
 	curl_easy_reset(call->easy);
-	begun = request_begin(call, copy, call->until_ms - now);
+	begun = request_begin(call, copy, (uint64_t)(call->until_ms - now));
 	free(copy);
 	return begun ? NULL : "no memory";
 }
@@ -702,7 +693,7 @@ inbox_take(struct calls *calls)
 static int
 wait_ms(const struct calls *calls)
 {
-	uint64_t now = now_ms();
+	int64_t now = wait_now_ms();
 
 	if (!calls->has_timer)
 		return -1;
@@ -810,8 +801,10 @@ calls_add(void *ctx, const struct hwt_durable_delivery *delivery)
 }
 
 void
-calls_release(struct calls *calls)
+calls_release(void *ctx)
 {
+	struct calls *calls = ctx;
+
 	(void)pthread_mutex_lock(&calls->lock);
 	calls->releases = true;
 	(void)pthread_mutex_unlock(&calls->lock);

@@ -30,8 +30,9 @@ int calls_start(struct calls **started, const struct call_options *options);
 /* hwt_durable_callback; ctx is the calls. */
 int calls_add(void *ctx, const struct hwt_durable_delivery *delivery);
 
-/* What has not begun, or is added from now on, is released. */
-void calls_release(struct calls *calls);
+/* What has not begun, or is added from now on, is released; ctx is the calls.
+ */
+void calls_release(void *ctx);
 
 /* Breaks off what is under way, and frees. No callback runs any more. */
 void calls_end(struct calls *calls);

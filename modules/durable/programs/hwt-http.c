@@ -12,15 +12,13 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "hwt-http-calls.h"
 #include "options.h"
-#include "worker-metrics.h"
+#include "worker-serve.h"
 
 static const char usage[] =
     "usage: hwt-http --queue Q [OPTION...]\n"
@@ -60,6 +58,7 @@ static const char usage[] =
 #define CONCURRENCY_DEFAULT 1000
 #define CONCURRENCY_MAX 65536
 #define PER_HOST_DEFAULT 100
+#define DAY_NS HWT_SEC(86400)
 /* Of a call: while its name is looked up two of libcurl and those of
  * getaddrinfo, and then two connections, by IPv6 and by IPv4. */
 #define DESCRIPTORS_OF_CALL 4u
@@ -91,25 +90,6 @@ static const struct option_row rows[] = {
 };
 
 static struct secrets secrets;
-
-/* In nanoseconds; text NULL: not given. */
-static uint64_t
-seconds_read(const char *name, const char *text, uint64_t ns, uint64_t min_ns)
-{
-	if (text != NULL)
-		ns = option_seconds(name, text);
-	if (ns < min_ns || ns > HWT_SEC(86400))
-		usage_error("--%s: want %g to 86400 seconds", name,
-		    (double)min_ns / 1e9);
-	return ns;
-}
-
-static uint64_t
-number_read(const char *name, const char *text, uint64_t number, uint64_t min,
-    uint64_t max)
-{
-	return text != NULL ? option_number(name, text, min, max) : number;
-}
 
 static void
 secrets_open(void)
@@ -158,24 +138,25 @@ call_options_read(void)
 	    .rules = address_rules_read(allow, deny)};
 
 	options.limit_ms =
-	    seconds_read("limit", limit, HWT_SEC(30), HWT_MS(1)) / HWT_MS(1);
-	options.connect_ms = seconds_read("connect-limit", connect_limit,
-				 HWT_SEC(10), HWT_MS(1)) /
+	    option_seconds("limit", limit, HWT_SEC(30), HWT_MS(1), DAY_NS) /
+	    HWT_MS(1);
+	options.connect_ms = option_seconds("connect-limit", connect_limit,
+				 HWT_SEC(10), HWT_MS(1), DAY_NS) /
 	    HWT_MS(1);
 	options.retry_after_max_s =
-	    seconds_read(
-		"retry-after-max", retry_after_max, HWT_SEC(3600), HWT_SEC(1)) /
+	    option_seconds("retry-after-max", retry_after_max, HWT_SEC(3600),
+		HWT_SEC(1), DAY_NS) /
 	    HWT_SEC(1);
 	options.answer_max =
-	    number_read("answer-max", answer_max, 65536, 0, 1u << 30);
+	    option_number("answer-max", answer_max, 65536, 0, 1u << 30);
 	options.headers_max =
-	    number_read("headers-max", headers_max, 16384, 64, 1u << 20);
-	options.concurrency = (uint32_t)number_read("concurrency", concurrency,
-	    CONCURRENCY_DEFAULT, 1, CONCURRENCY_MAX);
-	options.per_host = (uint32_t)number_read(
+	    option_number("headers-max", headers_max, 16384, 64, 1u << 20);
+	options.concurrency = (uint32_t)option_number("concurrency",
+	    concurrency, CONCURRENCY_DEFAULT, 1, CONCURRENCY_MAX);
+	options.per_host = (uint32_t)option_number(
 	    "per-host", per_host, PER_HOST_DEFAULT, 1, CONCURRENCY_MAX);
 	options.redirects =
-	    (uint32_t)number_read("redirects", redirects, 5, 0, 50);
+	    (uint32_t)option_number("redirects", redirects, 5, 0, 50);
 	secrets_open();
 	proxy_check();
 	ca_file_check();
@@ -200,18 +181,6 @@ descriptors_raise(uint32_t calls)
 	(void)setrlimit(RLIMIT_NOFILE, &have);
 }
 
-static sigset_t
-signals_block(void)
-{
-	sigset_t ending;
-
-	(void)sigemptyset(&ending);
-	(void)sigaddset(&ending, SIGTERM);
-	(void)sigaddset(&ending, SIGINT);
-	(void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
-	return ending;
-}
-
 static struct hwt_durable_worker_options
 worker_options_read(void)
 {
@@ -221,8 +190,8 @@ worker_options_read(void)
 		usage_error("want --queue");
 	option_queues("--queue", queue);
 	options.queue = queue;
-	options.visibility_ns =
-	    seconds_read("visibility", visibility, HWT_SEC(30), HWT_SEC(1));
+	options.visibility_ns = option_seconds(
+	    "visibility", visibility, HWT_SEC(30), HWT_SEC(1), DAY_NS);
 	return options;
 }
 
@@ -233,51 +202,32 @@ main(int argc, char **argv)
 	    .usage = usage,
 	    .rows = {rows},
 	    .many = "queue"};
-	const struct timespec second = {.tv_sec = 1};
 	struct hwt_durable_worker_options work;
-	struct hwt_durable_worker *worker;
 	struct call_options options;
 	struct hwt_durable *durable;
 	struct calls *calls;
+	enum status status;
 	uint64_t grace_ns;
-	sigset_t ending;
-	bool gone = false;
 	int error;
 
 	if (options_read(&program, argc, argv) != 0)
 		usage_error("%s: there are options alone", argv[0]);
 	work = worker_options_read();
 	options = call_options_read();
-	grace_ns = seconds_read("grace", grace, HWT_SEC(30), 0);
+	grace_ns = option_seconds("grace", grace, HWT_SEC(30), 0, DAY_NS);
 	work.outstanding_max = options.concurrency;
 	descriptors_raise(options.concurrency);
 	worker_metrics_open();
 	/* However long that takes, a signal ends us as it would any program. */
 	durable = handle_open();
-	ending = signals_block();
 	error = calls_start(&calls, &options);
 	if (error != 0) {
 		complain("%s", system_text(error));
 		finish(STATUS_NO);
 	}
 	work.ctx = calls;
-	error = hwt_durable_worker_start(&worker, durable, &work);
-	if (error != 0) {
-		complain("%s", explain(error));
-		calls_end(calls);
-		finish(error_status(error));
-	}
-	worker_metrics_start(worker);
-	while (!gone && sigtimedwait(&ending, NULL, &second) < 0)
-		gone = space_is_gone();
-	worker_metrics_stop();
-	calls_release(calls);
-	do
-		error = hwt_durable_worker_stop(worker, grace_ns);
-	while (error == -EBUSY);
-	if (error != 0)
-		complain("%s", explain(error));
+	status = worker_serve(durable, &work, calls_release, grace_ns);
 	calls_end(calls);
 	address_rules_free(options.rules);
-	finish(gone ? STATUS_NO : error_status(error));
+	finish(status);
 }

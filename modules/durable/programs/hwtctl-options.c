@@ -34,11 +34,11 @@ expires_read(struct hwt_durable_task *task)
 	if (given.expires_in != NULL && given.expires_at != NULL)
 		usage_error("--expires-in and --expires-at exclude each other");
 	if (given.expires_in != NULL)
-		task->expires_ns =
-		    option_seconds("expires-in", given.expires_in);
+		task->expires_ns = option_seconds(
+		    "expires-in", given.expires_in, 0, 0, UINT64_MAX);
 	else if (given.expires_at != NULL) {
-		task->expires_unix_ns =
-		    option_seconds("expires-at", given.expires_at);
+		task->expires_unix_ns = option_seconds(
+		    "expires-at", given.expires_at, 0, 0, UINT64_MAX);
 		task->flags |= HWT_DURABLE_EXPIRES_AT;
 	} else
 		return;
@@ -49,10 +49,10 @@ expires_read(struct hwt_durable_task *task)
 static uint64_t
 retry_time(const char *name, const char *value)
 {
-	uint64_t ns = value != NULL ? option_seconds(name, value) : 0;
+	uint64_t ns = option_seconds(name, value, 0, 0, HWT_DURABLE_DELAY_MAX);
 
-	if (value != NULL && (ns == 0 || ns > HWT_DURABLE_DELAY_MAX))
-		usage_error("--%s: more than 0, at most 10 years", name);
+	if (value != NULL && ns == 0)
+		usage_error("--%s: more than 0", name);
 	return ns;
 }
 

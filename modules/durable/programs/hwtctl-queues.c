@@ -73,9 +73,8 @@ run_limit(int argc, char **argv)
 	    (given.at_once == NULL && given.rate == NULL))
 		usage_error("want --queue Q, and --at-once, --rate or both");
 	option_queue("--queue", given.queue);
-	if (given.at_once != NULL)
-		limits.at_once =
-		    option_number("at-once", given.at_once, 0, INT32_MAX);
+	limits.at_once =
+	    option_number("at-once", given.at_once, 0, 0, INT32_MAX);
 	if (given.rate != NULL &&
 	    (!text_seconds(given.rate, strlen(given.rate), &billionths) ||
 		billionths > HWT_SEC(1000000) ||

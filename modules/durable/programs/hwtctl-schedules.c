@@ -33,15 +33,13 @@ schedule_add(const char *name)
 		usage_error("--zone: there is no --cron");
 	option_queue("--queue", given.queue);
 	schedule.task.queue = given.queue;
-	if (given.every != NULL)
-		schedule.every_ns =
-		    HWT_SEC(option_number("every", given.every, 1, 315360000));
+	schedule.every_ns =
+	    HWT_SEC(option_number("every", given.every, 0, 1, 315360000));
 	if (given.missed != NULL &&
 	    !missed_read(given.missed, &schedule.missed))
 		usage_error("--missed: want last, all or none");
-	if (given.attempts != NULL)
-		schedule.task.max_attempts = (uint32_t)option_number(
-		    "attempts", given.attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
+	schedule.task.max_attempts = (uint32_t)option_number(
+	    "attempts", given.attempts, 0, 1, HWT_DURABLE_ATTEMPTS_MAX);
 	expires_read(&schedule.task);
 	retries_read(&schedule.task);
 	priority_option_read(&schedule.task);

@@ -63,24 +63,16 @@ run_init(int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	if (given.shards != NULL)
-		open->shards =
-		    (uint32_t)option_number("shards", given.shards, 1, 1024);
-	if (given.slots != NULL)
-		open->slots =
-		    (uint32_t)option_number("slots", given.slots, 8, 1u << 20);
+	open->shards =
+	    (uint32_t)option_number("shards", given.shards, 0, 1, 1024);
+	open->slots =
+	    (uint32_t)option_number("slots", given.slots, 0, 8, 1u << 20);
 	if ((open->slots & (open->slots - 1)) != 0)
 		usage_error("--slots: want a power of two");
-	if (given.tick != NULL)
-		open->tick_ns =
-		    HWT_MS(option_number("tick", given.tick, 1, 3600000));
-	if (given.retention != NULL)
-		open->retention_ns =
-		    option_seconds("retention", given.retention);
-	if (given.retention != NULL &&
-	    (open->retention_ns < HWT_MS(1) ||
-		open->retention_ns > HWT_DURABLE_DELAY_MAX))
-		usage_error("--retention: want 0.001 s to 10 years");
+	open->tick_ns =
+	    HWT_MS(option_number("tick", given.tick, 0, 1, 3600000));
+	open->retention_ns = option_seconds(
+	    "retention", given.retention, 0, HWT_MS(1), HWT_DURABLE_DELAY_MAX);
 	open->level = level_read();
 	open->flags = HWT_DURABLE_CREATE |
 	    (given.repair != NULL ? HWT_DURABLE_REPAIR : 0);

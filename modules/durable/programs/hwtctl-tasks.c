@@ -19,12 +19,11 @@ time_read(struct hwt_durable_task *task)
 	if ((given.in == NULL) == (given.at == NULL))
 		usage_error("want either --in SECONDS or --at UNIX");
 	if (given.in != NULL) {
-		task->delay_ns = option_seconds("in", given.in);
-		if (task->delay_ns > HWT_DURABLE_DELAY_MAX)
-			usage_error("--in: at most 10 years");
+		task->delay_ns =
+		    option_seconds("in", given.in, 0, 0, HWT_DURABLE_DELAY_MAX);
 		return;
 	}
-	task->due_unix_ns = option_seconds("at", given.at);
+	task->due_unix_ns = option_seconds("at", given.at, 0, 0, UINT64_MAX);
 	task->flags = HWT_DURABLE_AT;
 }
 
@@ -107,9 +106,8 @@ add_one(void)
 	retries_read(&task);
 	priority_option_read(&task);
 	task.queue = given.queue;
-	if (given.attempts != NULL)
-		task.max_attempts = (uint32_t)option_number(
-		    "attempts", given.attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
+	task.max_attempts = (uint32_t)option_number(
+	    "attempts", given.attempts, 0, 1, HWT_DURABLE_ATTEMPTS_MAX);
 	name = id_find();
 	task.id = name.data;
 	task.id_length = name.length;

@@ -63,9 +63,9 @@ shards_read(struct hwt_durable_scheduler_options *options)
 		usage_error("--shards: want A-B");
 	*dash = '\0';
 	options->last_shard =
-	    (uint32_t)option_number("shards", dash + 1, 0, 1023);
+	    (uint32_t)option_number("shards", dash + 1, 0, 0, 1023);
 	options->first_shard =
-	    (uint32_t)option_number("shards", copy, 0, options->last_shard);
+	    (uint32_t)option_number("shards", copy, 0, 0, options->last_shard);
 	free(copy);
 }
 
@@ -171,9 +171,8 @@ servers_open(void)
 	}
 	for (i = 0; i < SERVERS; i++)
 		servers[i].serve.servers = count;
-	serve_queue_wait_ns = HWT_MIN(5);
-	if (queue_wait != NULL)
-		serve_queue_wait_ns = option_seconds("queue-wait", queue_wait);
+	serve_queue_wait_ns =
+	    option_seconds("queue-wait", queue_wait, HWT_MIN(5), 0, UINT64_MAX);
 }
 
 static void

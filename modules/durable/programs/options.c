@@ -216,15 +216,10 @@ common_read(void)
 	open_options.space = space;
 	open_options.user = user;
 	open_options.password_file = password_file;
-	if (replicas != NULL)
-		open_options.replicas =
-		    (uint32_t)option_number("replicas", replicas, 1, 10);
-	if (timeout != NULL)
-		open_options.timeout_ns = option_seconds("timeout", timeout);
-	if (timeout != NULL &&
-	    (open_options.timeout_ns < HWT_MS(1) ||
-		open_options.timeout_ns > HWT_MIN(60)))
-		usage_error("--timeout: want 0.001 to 3600 seconds");
+	open_options.replicas =
+	    (uint32_t)option_number("replicas", replicas, 0, 1, 10);
+	open_options.timeout_ns =
+	    option_seconds("timeout", timeout, 0, HWT_MS(1), HWT_MIN(60));
 }
 
 /* So that no connection gets the number of standard output. */
@@ -280,23 +275,30 @@ options_read(const struct program *program, int argc, char **argv)
 }
 
 uint64_t
-option_number(const char *name, const char *text, uint64_t min, uint64_t max)
+option_number(const char *name, const char *text, uint64_t otherwise,
+    uint64_t min, uint64_t max)
 {
-	uint64_t number;
+	uint64_t number = otherwise;
 
-	if (!text_number(text, min, max, &number))
+	if (text != NULL && !text_number(text, min, max, &number))
 		usage_error("--%s: want a whole number from %llu to %llu", name,
 		    (unsigned long long)min, (unsigned long long)max);
 	return number;
 }
 
 uint64_t
-option_seconds(const char *name, const char *text)
+option_seconds(const char *name, const char *text, uint64_t otherwise_ns,
+    uint64_t min_ns, uint64_t max_ns)
 {
 	uint64_t ns;
 
+	if (text == NULL)
+		return otherwise_ns;
 	if (!text_seconds(text, strlen(text), &ns))
 		usage_error("--%s: want seconds, as 90 or 0.25", name);
+	if (ns < min_ns || ns > max_ns)
+		usage_error("--%s: want %.15g to %.15g seconds", name,
+		    (double)min_ns / 1e9, (double)max_ns / 1e9);
 	return ns;
 }
 

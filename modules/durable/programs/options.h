@@ -54,10 +54,12 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void usage_error(const char *format, ...)
     __attribute__((noreturn, format(printf, 1, 2)));
 
-/* These end the process if text is not what it should be. */
-uint64_t option_number(
-    const char *name, const char *text, uint64_t min, uint64_t max);
-uint64_t option_seconds(const char *name, const char *text);
+/* These end the process if text is not what it should be. A number or a time,
+ * in nanoseconds, that is not given, NULL, is otherwise. */
+uint64_t option_number(const char *name, const char *text, uint64_t otherwise,
+    uint64_t min, uint64_t max);
+uint64_t option_seconds(const char *name, const char *text,
+    uint64_t otherwise_ns, uint64_t min_ns, uint64_t max_ns);
 void option_queue(const char *name, const char *text);
 /* A list of them, with commas between. */
 void option_queues(const char *name, const char *text);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker-metrics.h"
+#include "worker-serve.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "http.h"
-#include "options.h"
 #include "text.h"
 
 #define CONNECTIONS 16 /* the others are for the work */
@@ -56,8 +57,8 @@ worker_metrics_open(void)
 	complain("http://%s/metrics", where);
 }
 
-void
-worker_metrics_start(struct hwt_durable_worker *worker)
+static void
+metrics_start(struct hwt_durable_worker *worker)
 {
 	const struct http_options options = {.threads = 1,
 	    .connections = CONNECTIONS,
@@ -76,8 +77,34 @@ worker_metrics_start(struct hwt_durable_worker *worker)
 	finish(STATUS_NO);
 }
 
-void
-worker_metrics_stop(void)
+enum status
+worker_serve(struct hwt_durable *durable,
+    const struct hwt_durable_worker_options *options, void (*release)(void *),
+    uint64_t patience_ns)
 {
-	http_stop(http);
+	const struct timespec second = {.tv_sec = 1};
+	struct hwt_durable_worker *worker;
+	sigset_t ending;
+	bool gone = false;
+	int error;
+
+	(void)sigemptyset(&ending);
+	(void)sigaddset(&ending, SIGTERM);
+	(void)sigaddset(&ending, SIGINT);
+	(void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
+	error = hwt_durable_worker_start(&worker, durable, options);
+	if (error == 0) {
+		metrics_start(worker);
+		while (!gone && sigtimedwait(&ending, NULL, &second) < 0)
+			gone = space_is_gone();
+		http_stop(http);
+		if (release != NULL)
+			release(options->ctx);
+		do
+			error = hwt_durable_worker_stop(worker, patience_ns);
+		while (error == -EBUSY);
+	}
+	if (error != 0)
+		complain("%s", explain(error));
+	return gone ? STATUS_NO : error_status(error);
 }
