@@ -14,6 +14,57 @@
 
 struct given given;
 
+/* Of all commands; which of them a command has stands in its row. */
+const struct option_row hwtctl_rows[] = {
+    {"shards", &given.shards, false},
+    {"slots", &given.slots, false},
+    {"tick", &given.tick, false},
+    {"retention", &given.retention, false},
+    {"level", &given.level, false},
+    {"repair", &given.repair, true},
+    {"queue", &given.queue, false},
+    {"in", &given.in, false},
+    {"at", &given.at, false},
+    {"id", &given.id, false},
+    {"attempts", &given.attempts, false},
+    {"payload", &given.payload, false},
+    {"from", &given.from, false},
+    {"state", &given.state, false},
+    {"json", &given.json, true},
+    {"prometheus", &given.prometheus, true},
+    {"all", &given.all, true},
+    {"base64", &given.base64, true},
+    {"replace", &given.replace, true},
+    {"priority", &given.priority, false},
+    {"at-once", &given.at_once, false},
+    {"rate", &given.rate, false},
+    {"expires-in", &given.expires_in, false},
+    {"expires-at", &given.expires_at, false},
+    {"retry-first", &given.retry_first, false},
+    {"retry-factor", &given.retry_factor, false},
+    {"retry-most", &given.retry_most, false},
+    {"reset", &given.reset, true},
+    {"every", &given.every, false},
+    {"cron", &given.cron, false},
+    {"zone", &given.zone, false},
+    {"missed", &given.missed, false},
+    {NULL, NULL, false},
+};
+
+void
+options_fit(const char *command, const char *options)
+{
+	const struct option_row *row;
+	char word[32];
+
+	for (row = hwtctl_rows; row->name != NULL; row++) {
+		(void)snprintf(word, sizeof(word), " %s ", row->name);
+		if (*row->value != NULL && strstr(options, word) == NULL)
+			usage_error(
+			    "--%s: no option of %s", row->name, command);
+	}
+}
+
 /* An id of the command line, which it may change. */
 struct engine_argument
 id_read(char *text)

@@ -91,15 +91,10 @@ run_schedule(int argc, char **argv)
 	}
 	if (adds && argc == 2)
 		return schedule_add(argv[1]);
-	if ((adds || (!lists && strcmp(argv[0], "drop") != 0)) ||
-	    (!lists && argc == 1) || given.queue != NULL ||
-	    given.payload != NULL || given.attempts != NULL ||
-	    given.every != NULL || given.cron != NULL || given.zone != NULL ||
-	    given.missed != NULL || given.expires_in != NULL ||
-	    given.retry_first != NULL || given.retry_factor != NULL ||
-	    given.retry_most != NULL || given.priority != NULL)
+	if (adds || (!lists && (argc == 1 || strcmp(argv[0], "drop") != 0)))
 		usage_error("want schedule add NAME OPTION..., schedule list "
 			    "[NAME...] or schedule drop NAME...");
+	options_fit(lists ? "schedule list" : "schedule drop", " ");
 	durable = handle_open();
 	for (i = 1; i < argc; i++) {
 		one = schedule_one(durable, argv[0], argv[i]);

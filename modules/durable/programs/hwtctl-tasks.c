@@ -220,13 +220,7 @@ add_lines(void)
 	static struct feed feed;
 	size_t length;
 
-	if (given.queue != NULL || given.in != NULL || given.at != NULL ||
-	    given.id != NULL || given.attempts != NULL ||
-	    given.payload != NULL || given.expires_in != NULL ||
-	    given.expires_at != NULL || given.retry_first != NULL ||
-	    given.retry_factor != NULL || given.retry_most != NULL ||
-	    given.priority != NULL)
-		usage_error("--from: options of tasks stand in its lines");
+	options_fit("add --from", " from base64 replace ");
 	feed.name = given.from;
 	feed.file =
 	    strcmp(given.from, "-") == 0 ? stdin : fopen(given.from, "re");

@@ -44,43 +44,6 @@ static const char usage[] =
     "\n"
     "  --base64    each ID on the command line is base64\n";
 
-/* Of all commands; which of them a command has stands in its row. */
-static const struct option_row rows[] = {
-    {"shards", &given.shards, false},
-    {"slots", &given.slots, false},
-    {"tick", &given.tick, false},
-    {"retention", &given.retention, false},
-    {"level", &given.level, false},
-    {"repair", &given.repair, true},
-    {"queue", &given.queue, false},
-    {"in", &given.in, false},
-    {"at", &given.at, false},
-    {"id", &given.id, false},
-    {"attempts", &given.attempts, false},
-    {"payload", &given.payload, false},
-    {"from", &given.from, false},
-    {"state", &given.state, false},
-    {"json", &given.json, true},
-    {"prometheus", &given.prometheus, true},
-    {"all", &given.all, true},
-    {"base64", &given.base64, true},
-    {"replace", &given.replace, true},
-    {"priority", &given.priority, false},
-    {"at-once", &given.at_once, false},
-    {"rate", &given.rate, false},
-    {"expires-in", &given.expires_in, false},
-    {"expires-at", &given.expires_at, false},
-    {"retry-first", &given.retry_first, false},
-    {"retry-factor", &given.retry_factor, false},
-    {"retry-most", &given.retry_most, false},
-    {"reset", &given.reset, true},
-    {"every", &given.every, false},
-    {"cron", &given.cron, false},
-    {"zone", &given.zone, false},
-    {"missed", &given.missed, false},
-    {NULL, NULL, false},
-};
-
 static const struct command {
 	const char *name;
 	enum status (*run)(int argc, char **argv);
@@ -121,35 +84,18 @@ command_find(const char *name)
 	usage_error("%s: no such command", name);
 }
 
-/* Options stand before the command or after it. Those of another one are
- * refused. */
-static void
-options_fit(const struct command *command)
-{
-	const struct option_row *row;
-	char word[32];
-
-	for (row = rows; row->name != NULL; row++) {
-		(void)snprintf(word, sizeof(word), " %s ", row->name);
-		if (*row->value != NULL &&
-		    strstr(command->options, word) == NULL)
-			usage_error(
-			    "--%s: no option of %s", row->name, command->name);
-	}
-}
-
 int
 main(int argc, char **argv)
 {
 	static const struct program program = {
-	    .name = "hwtctl", .usage = usage, .rows = {rows}};
+	    .name = "hwtctl", .usage = usage, .rows = {hwtctl_rows}};
 	const struct command *command;
 	int count = options_read(&program, argc, argv);
 
 	if (count == 0)
 		usage_error("want a command");
 	command = command_find(argv[0]);
-	options_fit(command);
+	options_fit(command->name, command->options);
 	if (count - 1 < command->min || count - 1 > command->max)
 		usage_error("%s: wrong number of arguments", command->name);
 	finish(command->run(count - 1, argv + 1));

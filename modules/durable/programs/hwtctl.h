@@ -26,8 +26,13 @@ struct given {
 	    *retry_most, *priority, *at_once, *rate;
 };
 extern struct given given;
+extern const struct option_row hwtctl_rows[];
 
 /* Each of these ends the process if what it reads is wrong. */
+
+/* Options stand before the command or after it. All that are given are among
+ * these, each between blanks. */
+void options_fit(const char *command, const char *options);
 
 /* An id of the command line, which it may change. */
 struct engine_argument id_read(char *text);
