@@ -96,18 +96,18 @@ class Api(Programs):
         have _ for -."""
         if body is not None and not isinstance(body, bytes):
             return self.send(method, path, body, **headers)
-        return self.answer(method, path,
-                           self.request(method, path, body, **headers))
+        return self.end_ask(method, path,
+                            self.begin_ask(method, path, body, **headers))
 
-    def request(self, method, path, body, **headers):
-        """Sends it. The answer is for answer() to read."""
+    def begin_ask(self, method, path, body, **headers):
+        """Sends it. The answer is for end_ask() to read."""
         connection = http.client.HTTPConnection(*self.address, LIMIT)
         connection.request(method, path, body, {
             name.replace("_", "-"): text for name, text in headers.items()})
         return connection
 
     @staticmethod
-    def answer(method, path, connection):
+    def end_ask(method, path, connection):
         try:
             answer = Answer(connection.getresponse())
             CONTRACT.answer(method, path, answer)
@@ -1230,8 +1230,8 @@ class Engines(Api):
 
         self.engine.send_signal(signal.SIGSTOP)
         try:
-            crowd = {str(i): self.request("PUT", task_path(str(i)), body,
-                                          Content_Type="application/json")
+            crowd = {str(i): self.begin_ask("PUT", task_path(str(i)), body,
+                                            Content_Type="application/json")
                      for i in range(40)}
             # Some that were open before may be closed meanwhile.
             wait_until(lambda: len(os.listdir(folder)) >= before + 36)
@@ -1240,7 +1240,7 @@ class Engines(Api):
             wait_until(is_stopping)
         finally:
             self.engine.send_signal(signal.SIGCONT)
-        answers = {name: self.answer("PUT", task_path(name), each).status
+        answers = {name: self.end_ask("PUT", task_path(name), each).status
                    for name, each in crowd.items()}
         self.assertEqual(running.wait(), YES)
         self.assertEqual(set(answers.values()), {201, 503})
