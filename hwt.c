@@ -233,10 +233,10 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 		cache_count(cache, &cache->rejected, 1);
 		return refuse(timeout, -ENOBUFS);
 	}
-	index = record_alloc(timer, cache, &error);
+	index = record_alloc(timer, cache);
 	if (index == 0) {
 		pending_release(timer, 1);
-		return refuse(timeout, error);
+		return refuse(timeout, -ENOMEM);
 	}
 	record = record_at(&timer->store, index);
 	record_fill(record, task, arg, executor, 0);
@@ -282,26 +282,20 @@ new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
 	return timer_publish(timer, cache, record, index, due, false, timeout);
 }
 
-static NOINLINE int
-new_timeout_after(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
-    void *arg, uint64_t delay_ns, const struct hwt_executor *executor)
+int
+hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
 {
 	return new_timeout(timer, timeout, task, arg, delay_ns,
 	    delay_is_valid(delay_ns), executor);
 }
 
 int
-hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
-    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
-{
-	return new_timeout_after(timer, timeout, task, arg, delay_ns, executor);
-}
-
-int
 hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns)
 {
-	return new_timeout_after(timer, timeout, task, arg, delay_ns, NULL);
+	return new_timeout(timer, timeout, task, arg, delay_ns,
+	    delay_is_valid(delay_ns), NULL);
 }
 
 int
@@ -333,25 +327,24 @@ batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
 	}
 }
 
-/* Allocates all records that a batch needs, linked by batch_next, or none. */
-static int
-batch_alloc(
-    struct hwt *timer, struct cache *cache, size_t count, uint32_t *first)
+/* Allocates all records that a batch needs, linked by batch_next, and returns
+ * the first; 0: no memory. */
+static uint32_t
+batch_alloc(struct hwt *timer, struct cache *cache, size_t count)
 {
+	uint32_t first = 0;
 	uint32_t index;
-	int error = 0;
 
-	*first = 0;
 	for (; count > 0; count--) {
-		index = record_alloc(timer, cache, &error);
-		if (index == 0)
-			break;
-		record_at(&timer->store, index)->batch_next = *first;
-		*first = index;
+		index = record_alloc(timer, cache);
+		if (index == 0) {
+			batch_free(timer, cache, first);
+			return 0;
+		}
+		record_at(&timer->store, index)->batch_next = first;
+		first = index;
 	}
-	if (count > 0)
-		batch_free(timer, cache, *first);
-	return error;
+	return first;
 }
 
 /* Until the count is decremented again, stop does not sweep: either stop sees
@@ -410,23 +403,20 @@ timer_schedule_batch(struct hwt *timer, size_t count,
 		cache_count(cache, &cache->rejected, count);
 		return -ENOBUFS;
 	}
-	error = batch_alloc(timer, cache, count, &first);
-	if (error != 0)
-		goto release_permits;
+	first = batch_alloc(timer, cache, count);
+	if (first == 0) {
+		pending_release(timer, count);
+		return -ENOMEM;
+	}
 	if (!batch_enter(timer)) {
-		error = -ESHUTDOWN;
-		goto free_records;
+		batch_free(timer, cache, first);
+		pending_release(timer, count);
+		return -ESHUTDOWN;
 	}
 	batch_publish(timer, first, base_ns, count, specs, timeouts);
 	/* E:closed release: stop may sweep */
 	(void)a64_add_seq(&timer->batches, UINT64_MAX);
 	return 0;
-
-free_records:
-	batch_free(timer, cache, first);
-release_permits:
-	pending_release(timer, count);
-	return error;
 }
 
 int
@@ -452,14 +442,13 @@ hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
     uint64_t period_ns)
 {
-	struct hwt_spec spec = {.task = task,
+	struct hwt_spec spec = {
+	    .task = period_ns != 0 ? task : NULL, /* not once: refused */
 	    .arg = arg,
 	    .delay_ns = delay_ns,
 	    .period_ns = period_ns,
 	    .executor = executor};
 
-	if (period_ns == 0)
-		spec.task = NULL; /* not once: refused */
 	return hwt_new_timeouts(timer, 1, &spec, timeout);
 }
 
@@ -474,26 +463,13 @@ count_cancelled(struct hwt *timer)
 	pending_release(timer, 1);
 }
 
-/* The word of the record that a handle names. When there is none, *record is
- * NULL and the word does not match the id. */
+/* The word of what record_find returned for id; one that does not match, where
+ * that is NULL. */
 static inline uint64_t
-record_word(const struct hwt *timer, uint64_t id, struct record **record)
+record_word(const struct record *record, uint64_t id)
 {
-	*record = record_find(&timer->store, id);
 	/* E:word acquire */
-	return *record != NULL ? pair_word(&(*record)->pair) : ~id;
-}
-
-/* The same, where it is about to be changed. */
-static inline uint64_t
-word_to_change(const struct hwt *timer, uint64_t id, struct record **record)
-{
-	*record = record_find(&timer->store, id);
-	if (*record == NULL)
-		return ~id;
-	take_line(*record);
-	/* E:word acquire */
-	return pair_word(&(*record)->pair);
+	return record != NULL ? pair_word(&record->pair) : ~id;
 }
 
 /* -ENOENT; what its task wrote is seen. The record can be NULL. */
@@ -565,12 +541,12 @@ cancel_running(struct record *record, uint64_t word, uint64_t flags)
 static int
 timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 {
-	struct record *record;
+	struct record *record = record_find(&timer->store, id);
 	uint64_t state;
 	int result;
 
 	do {
-		*before = word_to_change(timer, id, &record);
+		*before = record_word(record, id);
 		if (!word_matches(*before, id))
 			return has_ended(record);
 		state = word_state(*before);
@@ -605,7 +581,10 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 
 	if (error != 0)
 		return error;
-	word = word_to_change(timer, timeout.id, &record);
+	record = record_find(&timer->store, timeout.id);
+	if (record != NULL)
+		take_line(record);
+	word = record_word(record, timeout.id);
 	if (__builtin_expect(word_matches(word, timeout.id) &&
 		    word_state(word) == STATE_PENDING && !tsan_is_here(),
 		1) &&
@@ -620,18 +599,15 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 static void
 wait_while_running(struct hwt *timer, uint64_t id)
 {
-	struct record *record;
-	uint64_t word;
+	struct record *record = record_find(&timer->store, id);
+	uint64_t word = record_word(record, id);
 
-	for (;;) {
-		word = record_word(timer, id, &record);
-		if (!word_matches(word, id)) {
-			tsan_acquire(record);
-			return;
-		}
+	while (word_matches(word, id)) {
 		/* The low half of the word has the state. */
 		futex_wait(&record->pair, (uint32_t)word, HWT_NEVER);
+		word = record_word(record, id);
 	}
+	tsan_acquire(record);
 }
 
 int
@@ -700,11 +676,12 @@ reschedule_running(struct hwt *timer, struct record *record,
 	return 0;
 }
 
-static int
+static NOINLINE int
 timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
 	struct record *record = record_find(&timer->store, id);
 	struct pair_value seen;
+	struct cache *cache;
 	uint64_t state;
 	int result;
 
@@ -726,15 +703,6 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 		else
 			return has_ended(record);
 	} while (result == -EAGAIN);
-	return result;
-}
-
-static NOINLINE int
-reschedule_any(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
-{
-	int result = timer_reschedule(timer, id, deadline_ns);
-	struct cache *cache;
-
 	if (result == 0) {
 		PROBE(reschedule, timer, id, deadline_ns);
 		cache = cache_of(timer);
@@ -748,11 +716,11 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 {
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	return reschedule_any(
+	return timer_reschedule(
 	    timer, id, deadline_from(timer_now_ahead(timer), delay_ns));
 }
 
-/* Fast path of reschedule_any: the timeout is pending with HAS_ENTRY, and the
+/* Fast path of timer_reschedule: the timeout is pending with HAS_ENTRY, and the
  * deadline is not earlier. On any miss, tail-calls that before anything has
  * changed. */
 static ALWAYS_INLINE int
@@ -771,7 +739,7 @@ reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 	    deadline_ns < seen.deadline_ns ||
 	    !pair_cas(&record->pair, seen,
 		(struct pair_value){seen.word, deadline_ns}))
-		return reschedule_any(timer, id, deadline_ns);
+		return timer_reschedule(timer, id, deadline_ns);
 	PROBE(reschedule, timer, id, deadline_ns);
 	/* E:counted release */
 	a64_count(&cache->rescheduled, 1);
@@ -808,8 +776,7 @@ hwt_reschedule_at(struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns)
 static bool
 will_run_again(const struct hwt *timer, uint64_t id)
 {
-	struct record *record;
-	uint64_t word = record_word(timer, id, &record);
+	uint64_t word = record_word(record_find(&timer->store, id), id);
 
 	return word_matches(word, id) &&
 	    (word & (FLAG_PERIODIC | FLAG_ENDING)) == FLAG_PERIODIC;
@@ -833,7 +800,7 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 		return before;
 	/* Written before the new task can start, not after. */
 	result =
-	    new_timeout_after(timer, timeout, task, arg, delay_ns, executor);
+	    hwt_new_timeout_on(timer, executor, timeout, task, arg, delay_ns);
 	if (result != 0)
 		*timeout = old;
 	else if (before == -EINPROGRESS)
@@ -843,39 +810,32 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 	return result;
 }
 
-/* Word and deadline of a live timeout, both of the same moment. */
-static int
-timer_read(const struct hwt *timer, uint64_t id, struct pair_value *seen)
-{
-	const struct record *record = record_find(&timer->store, id);
-
-	if (record == NULL)
-		return -ENOENT;
-	do {
-		*seen = pair_load(&record->pair);
-		if (!word_matches(seen->word, id))
-			return has_ended(record);
-	} while (pair_word(&record->pair) != seen->word);
-	if (word_state(seen->word) == STATE_RUNNING)
-		return -EINPROGRESS;
-	if (word_state(seen->word) == STATE_PENDING ||
-	    word_state(seen->word) == STATE_HANDED)
-		return 0;
-	return has_ended(record);
-}
-
 int
 hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 {
+	int error = timer_check(timer, remaining_ns != NULL);
+	const struct record *record;
 	struct pair_value seen;
-	int result = timer_check(timer, remaining_ns != NULL);
+	uint64_t state;
 
-	if (result != 0)
-		return result;
-	result = timer_read(timer, timeout.id, &seen);
-	if (result == 0)
-		*remaining_ns = remaining_at(seen, timer_now_ahead(timer));
-	return result;
+	if (error != 0)
+		return error;
+	record = record_find(&timer->store, timeout.id);
+	if (record == NULL)
+		return -ENOENT;
+	/* Word and deadline of the same moment. */
+	do {
+		seen = pair_load(&record->pair);
+		if (!word_matches(seen.word, timeout.id))
+			return has_ended(record);
+	} while (pair_word(&record->pair) != seen.word);
+	state = word_state(seen.word);
+	if (state == STATE_RUNNING)
+		return -EINPROGRESS;
+	if (state != STATE_PENDING && state != STATE_HANDED)
+		return has_ended(record);
+	*remaining_ns = remaining_at(seen, timer_now_ahead(timer));
+	return 0;
 }
 
 int
@@ -887,13 +847,14 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 	    [STATE_RUNNING] = HWT_STATE_RUNNING,
 	};
 	int error = timer_check(timer, true);
-	struct record *record;
+	const struct record *record;
 	uint64_t word;
 	void *value;
 
 	if (error != 0)
 		return error;
-	word = record_word(timer, timeout.id, &record);
+	record = record_find(&timer->store, timeout.id);
+	word = record_word(record, timeout.id);
 	if (!word_matches(word, timeout.id) || states[word_state(word)] == 0)
 		return has_ended(record);
 	/* E:reused acquire */

@@ -69,12 +69,6 @@
 /* An urgency that each deadline has. */
 #define URGENCY_ANY 1u
 
-void
-mpsc_create(struct mpsc_queue *queue, struct record_store *store)
-{
-	queue->store = store;
-}
-
 /* Makes an urgency at least as great. Returns what it was. */
 static uint64_t
 urgency_raise(a64_t *word, uint64_t urgency)

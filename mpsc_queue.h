@@ -23,12 +23,11 @@ struct mpsc_pass {
 	uint64_t pages; /* of the last of them: not visited yet */
 };
 
+/* All zero, but for the store, is an empty one. */
 struct mpsc_queue {
 	struct record_store *store;
 	APART struct mpsc_pass due, any;
 };
-
-void mpsc_create(struct mpsc_queue *queue, struct record_store *store);
 
 /* The earlier a deadline, the greater its urgency. 0: nothing waits. */
 static inline uint64_t

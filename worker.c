@@ -581,10 +581,12 @@ void
 timer_turn_end(struct hwt *timer)
 {
 	struct lifecycle *life = &timer->life;
+	bool manual = (timer->flags & HWT_MANUAL) != 0;
 
 	(void)pthread_mutex_lock(&life->lock);
-	life->turner = timer->flags & HWT_MANUAL ? TURNER_NONE : TURNER_ENDED;
-	(void)pthread_cond_broadcast(&life->changed);
+	a64_store_relaxed(&life->driver, manual ? DRIVER_NONE : DRIVER_ENDED);
+	if (timer_is_stopping(timer))
+		futex_wake(&life->driver, FUTEX_ALL);
 	(void)pthread_mutex_unlock(&life->lock);
 }
 

@@ -39,7 +39,7 @@
  * record. pair_cas compares and sets both; pair_cas_word compares and sets word
  * and leaves the deadline as it is. A pair_load may return a word and the
  * deadline of a later write: use pair_cas on its result, which fails then, or
- * see entry_resolve and timer_read.
+ * see entry_resolve and hwt_remaining.
  *
  * WEAK MEMORY. Why each edge holds on aarch64, where a processor may reorder
  * loads and stores unless an instruction forbids it, but a store becomes
@@ -113,7 +113,7 @@
  * with an older deadline: pair_cas writes both at once, and pair_publish the
  * deadline first. It may return an old word with a newer deadline, also with
  * that of the record's next timeout. Then pair_cas fails because of the word,
- * and timer_read finds another word when it reads it again, since the word
+ * and hwt_remaining finds another word when it reads it again, since the word
  * became FREE before the deadline was written.
  *
  * OTHER MACHINES. The C11 back end stands on C11's memory model alone: each

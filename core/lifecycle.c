@@ -102,8 +102,6 @@ options_are_valid(const struct hwt_options *o)
 static void
 timer_set_options(struct hwt *timer, const struct hwt_options *options)
 {
-	const char *name = options->thread_name;
-
 	timer->tick_ns =
 	    options->tick_ns != 0 ? options->tick_ns : TICK_DEFAULT_NS;
 	timer->flags = options->flags;
@@ -118,43 +116,19 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 	if (options->log != NULL)
 		timer->log = *options->log;
 	timer->life.thread_attr = options->thread_attr;
-	(void)strncpy(timer->life.thread_name,
-	    name != NULL ? name : "hwt-worker",
-	    sizeof(timer->life.thread_name) - 1);
+	name_copy(timer->life.thread_name, options->thread_name, "hwt-worker");
 }
 
-static int
-life_create(struct lifecycle *life)
+/* False: no memory, and nothing is left. */
+static bool
+timer_map_tables(struct hwt *timer, uint32_t length)
 {
-	life->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	return system_cond_init(&life->changed) == 0 ? 0 : -ENOMEM;
-}
-
-/* On failure, undoes what was done. */
-static int
-timer_create_parts(struct hwt *timer, uint32_t length)
-{
-	a64_t *memory_bytes = &timer->store.memory_bytes;
-
-	timer->origin_ns = timer_now(timer);
-	timer->worker.now_ns = timer->origin_ns;
-	if (record_store_create(&timer->store) != 0)
-		return -ENOMEM;
-	mpsc_create(&timer->queue, &timer->store);
-	timer->store.trim_due = wake_worker_for_trim;
-	if (wheel_create(&timer->wheel, &timer->store, length, memory_bytes) !=
-	    0)
-		goto destroy_store;
-	if (life_create(&timer->life) != 0)
-		goto destroy_wheel;
-	(void)a64_add_seq(memory_bytes, sizeof(*timer));
-	return 0;
-
-destroy_wheel:
-	wheel_destroy(&timer->wheel);
-destroy_store:
+	if (!record_store_create(&timer->store))
+		return false;
+	if (wheel_create(&timer->wheel, &timer->store, length))
+		return true;
 	record_store_destroy(&timer->store);
-	return -ENOMEM;
+	return false;
 }
 
 int
@@ -163,7 +137,6 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	static const struct hwt_options defaults;
 	struct timespec now;
 	struct hwt *made;
-	int error;
 
 	if (options == NULL)
 		options = &defaults;
@@ -178,11 +151,16 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		return -ENOMEM;
 	memset(made, 0, sizeof(*made));
 	timer_set_options(made, options);
-	error = timer_create_parts(made, wheel_length(options));
-	if (error != 0) {
+	if (!timer_map_tables(made, wheel_length(options))) {
 		free(made);
-		return error;
+		return -ENOMEM;
 	}
+	memory_add(&made->store, sizeof(*made));
+	made->store.trim_due = wake_worker_for_trim;
+	made->queue.store = &made->store;
+	made->life.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->origin_ns = timer_now(made);
+	made->worker.now_ns = made->origin_ns;
 	clock_prepare();
 	made->epoch = process_epoch();
 	a64_store_relaxed(&made->wake_sequence, 1);
@@ -216,7 +194,7 @@ attempt_start(struct hwt *timer)
 	    thread_create(&life->thread, life->thread_attr, worker_main, timer);
 
 	if (error == 0) {
-		life->turner = TURNER_TURNING;
+		a64_store_relaxed(&life->driver, DRIVER_ACTIVE);
 		/* E:gate release */
 		a64_store_release(&timer->phase, PHASE_RUNNING);
 	}
@@ -260,7 +238,7 @@ stop_begin(struct hwt *timer)
 	a64_store_seq(&timer->phase, PHASE_STOPPING);
 	/* E:called release */
 	(void)a64_add_seq(&timer->wake_sequence, 1);
-	futex_wake_all(&timer->wake_sequence);
+	futex_wake(&timer->wake_sequence, FUTEX_ALL);
 }
 
 /* Step 2. Without the lock: a batch may be in the user's wake, which may wait
@@ -272,7 +250,7 @@ stop_await_batches(const struct hwt *timer)
 
 	/* E:closed fence */
 	while (a64_load_seq(&timer->batches) != 0)
-		system_yield(&tries);
+		yield_or_pause(&tries);
 }
 
 /* True when the record was pending. */
@@ -310,12 +288,17 @@ stop_sweep(struct hwt *timer)
 	timer->life.unprocessed = count;
 }
 
+/* With the lock held, which is released meanwhile. The end of a turn and that
+ * of a join wake it. */
 static int
-life_wait(struct lifecycle *life, uint64_t until_ns)
+await_other_driver(struct lifecycle *life, uint64_t driver, uint64_t until_ns)
 {
-	if (until_ns == HWT_NEVER)
-		return -pthread_cond_wait(&life->changed, &life->lock);
-	return -system_cond_wait_until(&life->changed, &life->lock, until_ns);
+	if (clock_monotonic_ns() >= until_ns)
+		return -ETIMEDOUT;
+	(void)pthread_mutex_unlock(&life->lock);
+	futex_wait(&life->driver, (uint32_t)driver, until_ns);
+	(void)pthread_mutex_lock(&life->lock);
+	return 0;
 }
 
 /* pthread_clockjoin_np would do the same, but ThreadSanitizer does not know
@@ -329,7 +312,7 @@ join_within(pthread_t thread, uint64_t until_ns)
 		now_ns = clock_monotonic_ns();
 		if (now_ns >= until_ns)
 			return false;
-		system_pause();
+		pause_shortly();
 	}
 	return true;
 }
@@ -341,15 +324,16 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 {
 	int error = 0;
 
-	life->turner = TURNER_JOINING;
+	a64_store_relaxed(&life->driver, DRIVER_JOINING);
 	(void)pthread_mutex_unlock(&life->lock);
 	if (until_ns == HWT_NEVER)
 		error = pthread_join(life->thread, NULL) == 0 ? 0 : -EDEADLK;
 	else if (!join_within(life->thread, until_ns))
 		error = -ETIMEDOUT;
 	(void)pthread_mutex_lock(&life->lock);
-	life->turner = error == 0 ? TURNER_NONE : TURNER_ENDED;
-	(void)pthread_cond_broadcast(&life->changed);
+	a64_store_relaxed(
+	    &life->driver, error == 0 ? DRIVER_NONE : DRIVER_ENDED);
+	futex_wake(&life->driver, FUTEX_ALL);
 	return error;
 }
 
@@ -358,15 +342,15 @@ static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
 {
 	struct lifecycle *life = &timer->life;
-	enum turner before;
+	uint64_t driver;
 	int error;
 
-	while ((before = life->turner) != TURNER_NONE) {
-		if (before == TURNER_ENDED)
+	while ((driver = a64_load_relaxed(&life->driver)) != DRIVER_NONE) {
+		if (driver == DRIVER_ENDED)
 			error = join_worker(life, until_ns);
 		else
-			error = life_wait(life, until_ns);
-		if (error != 0 && life->turner == before)
+			error = await_other_driver(life, driver, until_ns);
+		if (error != 0)
 			return error;
 	}
 	if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED) {
@@ -507,7 +491,6 @@ hwt_destroy(struct hwt *timer)
 	tsan_acquire(&timer->dispatched_count);
 	process_remove_timer(timer);
 	(void)pthread_mutex_destroy(&timer->life.lock);
-	(void)pthread_cond_destroy(&timer->life.changed);
 	timer_free(timer);
 	return 0;
 }

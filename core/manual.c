@@ -19,10 +19,10 @@ timer_turn_begin(struct hwt *timer)
 	(void)pthread_mutex_lock(&life->lock);
 	if (timer_is_stopping(timer))
 		error = -ESHUTDOWN;
-	else if (life->turner == TURNER_TURNING)
+	else if (a64_load_relaxed(&life->driver) == DRIVER_ACTIVE)
 		error = -EDEADLK;
 	else
-		life->turner = TURNER_TURNING;
+		a64_store_relaxed(&life->driver, DRIVER_ACTIVE);
 	(void)pthread_mutex_unlock(&life->lock);
 	return error;
 }

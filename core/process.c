@@ -95,7 +95,7 @@ process_renew(void)
 		/* E:epoch acquire */
 		while (
 		    a64_load_acquire(process_epoch_at.word) == EPOCH_RENEWING)
-			system_yield(&tries);
+			yield_or_pause(&tries);
 		return;
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -217,5 +217,5 @@ process_await_hand_overs(const struct hwt_executor *executor)
 	uint32_t tries = 0;
 
 	while (is_handed_to(executor))
-		system_yield(&tries);
+		yield_or_pause(&tries);
 }

@@ -71,7 +71,6 @@
  * E:set is drawn in mpsc_queue.c, E:closed in hwt.c.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <string.h>
 
 #include "core/timer.h"
@@ -96,12 +95,12 @@
 	    SLABS_MAX * (sizeof(aptr_t) + 2 * sizeof(a64_t)) + \
 	    2 * TOP_WORDS * sizeof(a64_t))
 
-int
+bool
 record_store_create(struct record_store *store)
 {
 	store->caches = system_map(TABLE_BYTES);
 	if (store->caches == NULL)
-		return -ENOMEM;
+		return false;
 	store->slabs = (aptr_t *)(store->caches + CACHES_MAX);
 	store->generation_base = (a64_t *)(store->slabs + SLABS_MAX);
 	store->slab_urgency = store->generation_base + SLABS_MAX;
@@ -109,7 +108,7 @@ record_store_create(struct record_store *store)
 	store->idle = store->free_top + TOP_WORDS;
 	secret_make(&store->secret);
 	store->shared_cache.shared = true;
-	return 0;
+	return true;
 }
 
 void
@@ -134,12 +133,6 @@ static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
 	return secret_hash(&store->secret, index, 0) & ~INDEX_MASK;
-}
-
-static void
-memory_add(struct record_store *store, uint64_t bytes)
-{
-	(void)a64_add_seq(&store->memory_bytes, bytes);
 }
 
 /* A slab on a boundary of its own size, so that a record finds its header. */
@@ -273,26 +266,25 @@ slab_create(struct hwt *timer)
 	return slab;
 }
 
-/* Puts a slab into the table, unless there are free records again: then it is
- * unmapped. Whoever finds another one in its place, which is not counted yet,
- * counts it: no thread waits for the one that put it there. */
-static int
+/* Puts a slab into the table, unless there are free records again, or no memory
+ * (false): then it is unmapped. Whoever finds another one in its place, which
+ * is not counted yet, counts it: no thread waits for the one that put it there.
+ */
+static bool
 slab_publish(struct hwt *timer, struct slab *slab)
 {
 	struct record_store *store = &timer->store;
-	bool published = false;
+	bool found, published;
 	uint32_t limit;
-	int error = 0;
 
-	while (!published) {
+	do {
 		limit = store_limit(store);
-		if (find_slab(store, limit) < limit)
-			break;
-		if (limit == SLABS_MAX ||
+		found = find_slab(store, limit) < limit;
+		if (found || limit == SLABS_MAX ||
 		    !wheel_reserve(
 			&timer->wheel, (uint64_t)(limit + 1) * SLAB_RECORDS)) {
-			error = -ENOMEM;
-			break;
+			system_unmap(slab, SLAB_BYTES);
+			return found;
 		}
 		slab->first_index = limit << SLAB_BITS;
 		/* E:slab release */
@@ -303,17 +295,14 @@ slab_publish(struct hwt *timer, struct slab *slab)
 		a64_or_seq(
 		    &store->free_top[limit / 64], UINT64_C(1) << limit % 64);
 		(void)a64_cas_seq(&store->limit, limit, limit + 1);
-	}
-	if (published)
-		memory_add(store, HEADER_PAGES * PAGE_BYTES);
-	else
-		system_unmap(slab, SLAB_BYTES);
-	return error;
+	} while (!published);
+	memory_add(store, HEADER_PAGES * PAGE_BYTES);
+	return true;
 }
 
-/* Opens an idle slab, or adds one. Lock-free: several threads may do so at the
- * same time. */
-static int
+/* Opens an idle slab, or adds one. False: no memory. Lock-free: several threads
+ * may do so at the same time. */
+static bool
 store_grow(struct hwt *timer)
 {
 	uint32_t limit = store_limit(&timer->store);
@@ -322,10 +311,10 @@ store_grow(struct hwt *timer)
 
 	if (idle < limit) {
 		slab_open(timer, idle);
-		return 0;
+		return true;
 	}
 	slab = slab_create(timer);
-	return slab != NULL ? slab_publish(timer, slab) : -ENOMEM;
+	return slab != NULL && slab_publish(timer, slab);
 }
 
 /* The caller owns all records of the page, which read as 0. */
@@ -440,17 +429,13 @@ free_add_all(struct hwt *timer, const uint32_t *index, uint32_t count)
 	}
 }
 
+/* Up to so many; the store grows for the first one alone. */
 static void
-cache_refill(
-    struct hwt *timer, struct cache *cache, uint32_t wanted, int *error)
+cache_refill(struct hwt *timer, struct cache *cache, uint32_t wanted)
 {
 	while (cache->count < wanted) {
-		if (cache_add_page(&timer->store, cache))
-			continue;
-		if (cache->count > 0)
-			return;
-		*error = store_grow(timer);
-		if (*error != 0)
+		if (!cache_add_page(&timer->store, cache) &&
+		    (cache->count > 0 || !store_grow(timer)))
 			return;
 	}
 }
@@ -458,11 +443,11 @@ cache_refill(
 /* For a thread without a cache: takes a page and returns all records but
  * one. */
 static uint32_t
-alloc_uncached(struct hwt *timer, int *error)
+alloc_uncached(struct hwt *timer)
 {
 	struct cache taken = {0};
 
-	cache_refill(timer, &taken, 1, error);
+	cache_refill(timer, &taken, 1);
 	if (taken.count == 0)
 		return 0;
 	free_add_all(timer, taken.slot, taken.count - 1);
@@ -470,12 +455,12 @@ alloc_uncached(struct hwt *timer, int *error)
 }
 
 uint32_t
-record_alloc(struct hwt *timer, struct cache *cache, int *error)
+record_alloc(struct hwt *timer, struct cache *cache)
 {
 	if (cache->shared)
-		return alloc_uncached(timer, error);
+		return alloc_uncached(timer);
 	if (cache->count == 0)
-		cache_refill(timer, cache, PAGE_RECORDS / 2, error);
+		cache_refill(timer, cache, PAGE_RECORDS / 2);
 	return cache->count != 0 ? cache->slot[--cache->count] : 0;
 }
 
@@ -525,10 +510,8 @@ cache_claim(struct hwt *timer)
 void
 cache_flush(struct hwt *timer, struct cache *cache)
 {
-	uint32_t count = cache->count;
-
+	free_add_all(timer, cache->slot, cache->count);
 	cache->count = 0;
-	free_add_all(timer, cache->slot, count);
 }
 
 void

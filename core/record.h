@@ -189,6 +189,13 @@ struct record_store {
 	struct secret secret; /* of first generations */
 };
 
+/* What hwt_read_stats returns as memory_bytes. */
+static inline void
+memory_add(struct record_store *store, uint64_t bytes)
+{
+	(void)a64_add_seq(&store->memory_bytes, bytes);
+}
+
 static inline uint64_t
 word_id(uint64_t word, uint32_t index)
 {
@@ -273,11 +280,12 @@ store_limit(const struct record_store *store)
 	return (uint32_t)a64_load_seq(&store->limit);
 }
 
-int record_store_create(struct record_store *store);
+/* False: no memory. */
+bool record_store_create(struct record_store *store);
 void record_store_destroy(struct record_store *store);
 
-/* Returns an index whose record the caller then owns; 0 and *error: none. */
-uint32_t record_alloc(struct hwt *timer, struct cache *cache, int *error);
+/* Returns an index whose record the caller then owns; 0: no memory. */
+uint32_t record_alloc(struct hwt *timer, struct cache *cache);
 /* The caller has just made the record FREE. */
 void record_free(struct hwt *timer, struct cache *cache, uint32_t index);
 

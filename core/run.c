@@ -68,7 +68,7 @@ run_ended(struct hwt *timer, struct record *record, uint32_t index)
 	/* E:word release */
 	while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	if (word & FLAG_WAITED)
-		futex_wake_all(&record->pair);
+		futex_wake(&record->pair, FUTEX_ALL);
 	record_free(timer, cache_of(timer), index);
 }
 

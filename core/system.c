@@ -7,12 +7,10 @@
  * most that there can be, and cost only what is touched.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/pause.h"
 #include "core/system.h"
 
 #if !defined(MAP_NORESERVE) /* FreeBSD */
@@ -34,45 +32,6 @@ system_unmap(void *memory, size_t bytes)
 	(void)munmap(memory, bytes);
 }
 
-void
-system_pause(void)
-{
-	pause_shortly();
-}
-
-void
-system_yield(uint32_t *tries)
-{
-	yield_or_pause(tries);
-}
-
-#ifndef __APPLE__
-
-int
-system_cond_init(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-	int error;
-
-	if (pthread_condattr_init(&attr) != 0)
-		return ENOMEM;
-	error = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	if (error == 0)
-		error = pthread_cond_init(cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
-	return error;
-}
-
-int
-system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
-{
-	struct timespec until = system_timespec(until_ns);
-
-	return pthread_cond_timedwait(cond, lock, &until);
-}
-
-#endif
 #ifndef __linux__
 
 /* No advice makes pages read as 0 there. A mapping in the place of another is

@@ -3,11 +3,14 @@
 #ifndef HWT_SYSTEM_H
 #define HWT_SYSTEM_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
+
+#include "core/pause.h"
 
 static inline struct timespec
 system_timespec(uint64_t ns)
@@ -17,11 +20,6 @@ system_timespec(uint64_t ns)
 	    .tv_nsec = (long)(ns % 1000000000u),
 	};
 }
-
-/* pause_shortly of core/pause.h, where a wait that fails at once would be
- * repeated; and its yield_or_pause. */
-void system_pause(void);
-void system_yield(uint32_t *tries);
 
 /* Zeroed memory in whole pages, which takes space when it is touched; NULL: no
  * memory. */
@@ -35,26 +33,22 @@ bool system_release(void *memory, size_t bytes);
 void *system_map_wiped(size_t bytes);
 
 /* What is slept on: a word has 64 bits, and systems compare 32. */
-static inline const uint32_t *
+static inline uint32_t *
 system_low_half(const void *word)
 {
-	return (const uint32_t *)word +
+	return (uint32_t *)(uintptr_t)word +
 	    (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
 }
 
 /* Sleeps while the low half of *word is value, at most until the deadline
  * (CLOCK_MONOTONIC, HWT_NEVER: for ever); may return without cause. */
 void futex_wait(const void *word, uint32_t value, uint64_t until_ns);
-void futex_wake_one(const void *word);
-void futex_wake_all(const void *word);
+/* Wakes one of those that sleep on *word, or FUTEX_ALL. */
+#define FUTEX_ALL INT_MAX
+void futex_wake(const void *word, int count);
 
 /* Whether the thread has ended, and is joined. */
 bool system_try_join(pthread_t thread);
-
-/* A condition, and a wait until a time of CLOCK_MONOTONIC: 0 or an errno. */
-int system_cond_init(pthread_cond_t *cond);
-int system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
 
 /* Of the calling thread. */
 void system_name_thread(const char *name);

@@ -36,12 +36,6 @@ system_map_wiped(size_t bytes)
 	return NULL;
 }
 
-static void *
-futex_of(const void *word)
-{
-	return (void *)(uintptr_t)system_low_half(word);
-}
-
 static uint32_t
 wait_us(uint64_t until_ns)
 {
@@ -56,26 +50,21 @@ wait_us(uint64_t until_ns)
 void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 {
-	int result =
-	    __ulock_wait(UL_COMPARE_AND_WAIT | ULF_NO_ERRNO, futex_of(word),
-		value, until_ns == HWT_NEVER ? 0 : wait_us(until_ns));
+	int result = __ulock_wait(UL_COMPARE_AND_WAIT | ULF_NO_ERRNO,
+	    system_low_half(word), value,
+	    until_ns == HWT_NEVER ? 0 : wait_us(until_ns));
 
 	if (result < 0 && result != -EINTR && result != -ETIMEDOUT)
-		system_pause();
+		pause_shortly();
 }
 
 void
-futex_wake_one(const void *word)
+futex_wake(const void *word, int count)
 {
+	uint32_t all = count == 1 ? 0 : ULF_WAKE_ALL;
+
 	(void)__ulock_wake(
-	    UL_COMPARE_AND_WAIT | ULF_NO_ERRNO, futex_of(word), 0);
-}
-
-void
-futex_wake_all(const void *word)
-{
-	(void)__ulock_wake(UL_COMPARE_AND_WAIT | ULF_NO_ERRNO | ULF_WAKE_ALL,
-	    futex_of(word), 0);
+	    UL_COMPARE_AND_WAIT | ULF_NO_ERRNO | all, system_low_half(word), 0);
 }
 
 /* There is no call that does not wait: what destructors of the thread's data
@@ -84,23 +73,6 @@ bool
 system_try_join(pthread_t thread)
 {
 	return pthread_join(thread, NULL) == 0;
-}
-
-int
-system_cond_init(pthread_cond_t *cond)
-{
-	return pthread_cond_init(cond, NULL);
-}
-
-int
-system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
-{
-	uint64_t now_ns = clock_monotonic_ns();
-	struct timespec wait =
-	    system_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
-
-	return pthread_cond_timedwait_relative_np(cond, lock, &wait);
 }
 
 void

@@ -2,7 +2,6 @@
 /* FreeBSD, from 12 on: see system.h. Compiled, not tested: docs/PLATFORMS. */
 #ifdef __FreeBSD__
 #include <errno.h>
-#include <limits.h>
 #include <pthread_np.h>
 #include <sys/types.h>
 #include <sys/mman.h>
@@ -23,12 +22,6 @@ system_map_wiped(size_t bytes)
 	return NULL;
 }
 
-static void *
-futex_of(const void *word)
-{
-	return (void *)(uintptr_t)system_low_half(word);
-}
-
 void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 {
@@ -39,24 +32,18 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	};
 	bool never = until_ns == HWT_NEVER;
 
-	if (_umtx_op(futex_of(word), UMTX_OP_WAIT_UINT_PRIVATE, value,
+	if (_umtx_op(system_low_half(word), UMTX_OP_WAIT_UINT_PRIVATE, value,
 		never ? NULL : (void *)sizeof(until),
 		never ? NULL : &until) != 0 &&
 	    errno != EINTR && errno != ETIMEDOUT)
-		system_pause();
+		pause_shortly();
 }
 
 void
-futex_wake_one(const void *word)
-{
-	(void)_umtx_op(futex_of(word), UMTX_OP_WAKE_PRIVATE, 1, NULL, NULL);
-}
-
-void
-futex_wake_all(const void *word)
+futex_wake(const void *word, int count)
 {
 	(void)_umtx_op(
-	    futex_of(word), UMTX_OP_WAKE_PRIVATE, INT_MAX, NULL, NULL);
+	    system_low_half(word), UMTX_OP_WAKE_PRIVATE, count, NULL, NULL);
 }
 
 bool

@@ -56,28 +56,16 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 		value, until_ns == HWT_NEVER ? NULL : &until, NULL,
 		FUTEX_BITSET_MATCH_ANY) != 0 &&
 	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
-		system_pause();
+		pause_shortly();
 }
 
 /* Where futex is refused, against hwt.h, futex_wait is a short sleep that needs
  * no wake-up. */
-static void
+void
 futex_wake(const void *word, int count)
 {
 	(void)syscall(SYS_futex, system_low_half(word), FUTEX_WAKE_PRIVATE,
 	    count, NULL, NULL, 0);
-}
-
-void
-futex_wake_one(const void *word)
-{
-	futex_wake(word, 1);
-}
-
-void
-futex_wake_all(const void *word)
-{
-	futex_wake(word, INT32_MAX);
 }
 
 bool

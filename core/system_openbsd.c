@@ -2,7 +2,6 @@
 /* OpenBSD 7: see system.h. Compiled, not tested: docs/PLATFORMS. */
 #ifdef __OpenBSD__
 #include <errno.h>
-#include <limits.h>
 #include <pthread_np.h>
 #include <sys/types.h>
 #include <sys/futex.h>
@@ -24,12 +23,6 @@ system_map_wiped(size_t bytes)
 	return NULL;
 }
 
-static volatile uint32_t *
-futex_of(const void *word)
-{
-	return (volatile uint32_t *)(uintptr_t)system_low_half(word);
-}
-
 /* A time that has passed is a wait of no time. */
 void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
@@ -38,23 +31,18 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	struct timespec wait =
 	    system_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
 
-	if (futex(futex_of(word), FUTEX_WAIT_PRIVATE, (int)value,
+	if (futex(system_low_half(word), FUTEX_WAIT_PRIVATE, (int)value,
 		until_ns == HWT_NEVER ? NULL : &wait, NULL) != 0 &&
 	    errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT &&
 	    errno != ECANCELED)
-		system_pause();
+		pause_shortly();
 }
 
 void
-futex_wake_one(const void *word)
+futex_wake(const void *word, int count)
 {
-	(void)futex(futex_of(word), FUTEX_WAKE_PRIVATE, 1, NULL, NULL);
-}
-
-void
-futex_wake_all(const void *word)
-{
-	(void)futex(futex_of(word), FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL);
+	(void)futex(
+	    system_low_half(word), FUTEX_WAKE_PRIVATE, count, NULL, NULL);
 }
 
 /* There is no call that does not wait: what destructors of the thread's data

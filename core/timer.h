@@ -54,19 +54,18 @@ enum phase {
 	PHASE_STOPPED
 };
 
-/* The thread that turns the wheel: the worker, or one in hwt_advance. */
-enum turner {
-	TURNER_NONE,
-	TURNER_TURNING,
-	TURNER_ENDED, /* has nothing left to do but to leave its thread */
-	TURNER_JOINING /* is being joined, without the lock */
+/* The thread that drives the wheel: the worker, or one in hwt_advance. */
+enum driver {
+	DRIVER_NONE,
+	DRIVER_ACTIVE,
+	DRIVER_ENDED, /* has nothing left to do but to leave its thread */
+	DRIVER_JOINING /* is being joined, without the lock */
 };
 
 /* Starting and stopping. All under lock. */
 struct lifecycle {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	enum turner turner;
+	a64_t driver; /* enum driver; atomic: a stop sleeps on it */
 	uint64_t stopped_ns; /* when the stop that got the list was called */
 	uint64_t unprocessed; /* timeouts in the list, until a stop gets it */
 	pthread_t thread;

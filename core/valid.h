@@ -42,9 +42,8 @@ name_is_short(const char *name)
 	return name == NULL || strnlen(name, NAME_BYTES) < NAME_BYTES;
 }
 
-/* For modules, as the next one; clang says that the library as one file does
- * not use them. Into zeroed memory; usual, if it is NULL. */
-__attribute__((unused)) static inline void
+/* Into zeroed memory; usual, if it is NULL. */
+static inline void
 name_copy(char to[NAME_BYTES], const char *name, const char *usual)
 {
 	if (name == NULL)
@@ -52,7 +51,8 @@ name_copy(char to[NAME_BYTES], const char *name, const char *usual)
 	memcpy(to, name, strnlen(name, NAME_BYTES - 1));
 }
 
-/* In a child process of the one that made it. */
+/* In a child process of the one that made it. For modules: clang says that the
+ * library as one file does not use it. */
 __attribute__((unused)) static inline bool
 timer_is_foreign(struct hwt *timer)
 {

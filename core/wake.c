@@ -45,7 +45,7 @@ wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 	}
 	/* E:called release */
 	(void)a64_add_seq(&timer->wake_sequence, 1);
-	futex_wake_one(&timer->wake_sequence);
+	futex_wake(&timer->wake_sequence, 1);
 }
 
 static inline void

@@ -58,7 +58,6 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
 #include "core/record.h"
@@ -161,9 +160,8 @@ chunks_max(uint32_t length)
 	return (uint32_t)(arenas * ARENA_CHUNKS);
 }
 
-int
-wheel_create(struct wheel *wheel, const struct record_store *store,
-    uint32_t length, a64_t *memory_bytes)
+bool
+wheel_create(struct wheel *wheel, struct record_store *store, uint32_t length)
 {
 	size_t bucket_bytes = length * sizeof(struct bucket);
 	size_t filled_bytes = bitmap_bytes(length);
@@ -177,12 +175,11 @@ wheel_create(struct wheel *wheel, const struct record_store *store,
 	wheel->next_tick = 1;
 	wheel->earliest = 1;
 	wheel->carved = 1;
-	wheel->memory_bytes = memory_bytes;
 	wheel->bytes = bucket_bytes + filled_bytes + ARENA_TABLE_BYTES +
 	    page_bytes + bitmap_bytes(most);
 	memory = system_map(wheel->bytes);
 	if (memory == NULL)
-		return -ENOMEM;
+		return false;
 	wheel->buckets = (void *)memory;
 	memory += bucket_bytes;
 	bitmap_create(&wheel->filled, length, memory);
@@ -192,8 +189,8 @@ wheel_create(struct wheel *wheel, const struct record_store *store,
 	wheel->decommitted = (void *)memory;
 	memory += page_bytes;
 	bitmap_create(&wheel->free, most, memory);
-	(void)a64_add_seq(memory_bytes, bucket_bytes + filled_bytes);
-	return 0;
+	memory_add(store, bucket_bytes + filled_bytes);
+	return true;
 }
 
 void
@@ -319,13 +316,13 @@ chunk_alloc(struct wheel *wheel)
 
 	if (chunk == wheel->free.length) {
 		assert(wheel->carved < wheel->free.length);
-		(void)a64_add_seq(wheel->memory_bytes, sizeof(struct chunk));
+		memory_add(wheel->store, sizeof(struct chunk));
 		return wheel->carved++;
 	}
 	bitmap_clear(&wheel->free, chunk);
 	if (wheel->decommitted[page / 64] & chunk_page_bit(page)) {
 		wheel->decommitted[page / 64] &= ~chunk_page_bit(page);
-		(void)a64_add_seq(wheel->memory_bytes, CHUNK_PAGE_BYTES);
+		memory_add(wheel->store, CHUNK_PAGE_BYTES);
 	}
 	return chunk;
 }
@@ -355,8 +352,7 @@ wheel_trim(struct wheel *wheel)
 			break;
 		}
 		wheel->decommitted[page / 64] |= chunk_page_bit(page);
-		(void)a64_add_seq(
-		    wheel->memory_bytes, -(uint64_t)CHUNK_PAGE_BYTES);
+		memory_add(wheel->store, -(uint64_t)CHUNK_PAGE_BYTES);
 	}
 	wheel->trimmed = page < end ? page : 0;
 	return page < end;

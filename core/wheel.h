@@ -60,7 +60,7 @@ struct bitmap {
 };
 
 struct wheel {
-	const struct record_store *store;
+	struct record_store *store;
 	uint32_t mask; /* its length, a power of two, minus 1 */
 	uint32_t bits;
 	/* The first tick that has not been begun: no entry is inserted before
@@ -79,7 +79,6 @@ struct wheel {
 	/* Pages of free chunks that were returned to the system. */
 	uint64_t *decommitted;
 	uint32_t trimmed; /* the page with which wheel_trim goes on */
-	a64_t *memory_bytes;
 };
 
 /* A walk through the entries of one tick. */
@@ -95,8 +94,9 @@ struct wheel_walk {
 	uint32_t moves; /* how many more entries may change their list */
 };
 
-int wheel_create(struct wheel *wheel, const struct record_store *store,
-    uint32_t length, a64_t *memory_bytes);
+/* False: no memory. */
+bool wheel_create(
+    struct wheel *wheel, struct record_store *store, uint32_t length);
 void wheel_destroy(struct wheel *wheel);
 
 /* Makes sure that so many records can have entries. False: no memory. Any

@@ -104,7 +104,7 @@ pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	stack_push(&pool->pushed, handover_link(timer, timeout));
 	/* E:pool release */
 	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
-		futex_wake_one(&pool->tickets);
+		futex_wake(&pool->tickets, 1);
 	return 0;
 }
 
@@ -121,7 +121,7 @@ pool_wait(struct hwt_pool *pool)
 			if (!a64_cas_seq(&pool->tickets, seen, seen - 1))
 				continue;
 			if (((seen - 1) & TICKETS_MASK) != 0 && seen >= SLEEPER)
-				futex_wake_one(&pool->tickets);
+				futex_wake(&pool->tickets, 1);
 			return true;
 		}
 		if (seen & ENDING)
@@ -181,12 +181,12 @@ pool_end(struct hwt_pool *pool)
 	/* From now on the limit is reached: it refuses. */
 	(void)a64_add_seq(&pool->waiting, TICKETS_MASK);
 	(void)a64_add_seq(&pool->tickets, ENDING);
-	futex_wake_all(&pool->tickets);
+	futex_wake(&pool->tickets, FUTEX_ALL);
 	/* It fails where that thread, in its turn, is joining this one. That is
 	 * a deadlock, and no reason to free what it uses. */
 	for (i = 0; i < pool->thread_count; i++) {
 		while (pthread_join(pool->thread[i], NULL) != 0)
-			system_pause();
+			pause_shortly();
 	}
 	assert(a64_load_relaxed(&pool->tickets) == ENDING);
 	(void)pthread_mutex_destroy(&pool->lock);

@@ -135,12 +135,16 @@ def timeouts(timer):
                   key=lambda each: (each.deadline, each.id))
 
 
+def named(value, enum):
+    return str(gdb.Value(number(value)).cast(gdb.lookup_type(enum)))
+
+
 def phase(timer):
-    phases = gdb.lookup_type("enum phase")
-    name = str(gdb.Value(number(timer["phase"])).cast(phases))
+    name = named(timer["phase"], "enum phase")
     if number(timer["flags"]) & MANUAL:
         turning = ", being turned" if \
-            str(timer["life"]["turner"]) == "TURNER_TURNING" else ""
+            named(timer["life"]["driver"], "enum driver") == \
+            "DRIVER_ACTIVE" else ""
         return "stopped" if name == "PHASE_STOPPED" else f"manual{turning}"
     return name.removeprefix("PHASE_").lower()
 

@@ -40,8 +40,6 @@ enum line {
 
 struct sleeper {
 	const void *word; /* NULL: does not sleep */
-	const uint32_t *sequence; /* of a condition; and what it was */
-	uint32_t seen;
 	bool woken;
 	uint64_t turn; /* who came first is woken first */
 	uint64_t until_ns;
@@ -74,7 +72,7 @@ static struct state {
 	struct thread thread[THREADS];
 	struct start start[THREADS];
 	unsigned starts;
-	unsigned wakes[THREADS]; /* calls of futex_wake_one */
+	unsigned wakes[THREADS]; /* calls of futex_wake for one */
 	uint64_t file[FILES];
 	bool open[FILES];
 } model;
@@ -410,12 +408,11 @@ sleeper_ready(const void *context)
 {
 	const struct sleeper *sleeper = context;
 
-	return sleeper->woken || model_now_ns >= sleeper->until_ns ||
-	    (sleeper->sequence != NULL && *sleeper->sequence != sleeper->seen);
+	return sleeper->woken || model_now_ns >= sleeper->until_ns;
 }
 
 static void
-sleep_on(const void *word, uint64_t until_ns, const uint32_t *sequence)
+sleep_on(const void *word, uint64_t until_ns)
 {
 	struct sleeper *sleeper = &model.sleeper[self()];
 
@@ -423,8 +420,6 @@ sleep_on(const void *word, uint64_t until_ns, const uint32_t *sequence)
 	    .word = word,
 	    .turn = ++model.turns,
 	    .until_ns = until_ns,
-	    .sequence = sequence,
-	    .seen = sequence != NULL ? *sequence : 0,
 	};
 	explore_await(word, 4, sleeper_ready, sleeper);
 	sleeper->word = NULL;
@@ -436,7 +431,7 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	model_touch(word);
 	explore_modify(word, 4);
 	if (*(const uint32_t *)word == value)
-		sleep_on(word, until_ns, NULL);
+		sleep_on(word, until_ns);
 }
 
 bool
@@ -461,7 +456,6 @@ wake_next(const void *word)
 		struct sleeper *sleeper = &model.sleeper[i];
 
 		if (sleeper->word == word && !sleeper->woken &&
-		    sleeper->sequence == NULL &&
 		    (next == NULL || sleeper->turn < next->turn))
 			next = sleeper;
 	}
@@ -472,25 +466,18 @@ wake_next(const void *word)
 
 /* A futex's word may be gone when it is woken: that is only an address. */
 void
-futex_wake_one(const void *word)
+futex_wake(const void *word, int count)
 {
 	explore_modify(word, 4);
-	model.wakes[self()]++;
-	(void)wake_next(word);
+	model.wakes[self()] += count == 1;
+	while (count > 0 && wake_next(word))
+		count--;
 }
 
 unsigned
 model_wakes(void)
 {
 	return model.wakes[self()];
-}
-
-void
-futex_wake_all(const void *word)
-{
-	explore_modify(word, 4);
-	while (wake_next(word))
-		continue;
 }
 
 static bool
@@ -515,23 +502,7 @@ model_nanosleep(const struct timespec *pause)
 	return 0;
 }
 
-void
-system_pause(void)
-{
-	const struct timespec pause = {.tv_nsec = 100000};
-
-	(void)model_nanosleep(&pause);
-}
-
-/* To let others run is enough: there are no priorities. */
-void
-system_yield(uint32_t *tries)
-{
-	(void)tries;
-	explore_yield();
-}
-
-/* Locks: the first four bytes hold the owner, or a count of broadcasts. */
+/* Locks: the first four bytes hold the owner. */
 
 static bool
 lock_is_free(const void *mutex)
@@ -586,11 +557,43 @@ model_mutex_unlock(pthread_mutex_t *mutex)
 	return 0;
 }
 
-int
-model_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr)
+/* A condition: its first four bytes count the signals. Who waits has its place
+ * with the lock still held; a signal, which wakes all, ends its wait after the
+ * unlock, too. */
+
+struct cond_wait {
+	const uint32_t *signals;
+	uint32_t seen;
+};
+
+static bool
+was_signalled(const void *context)
 {
-	(void)attr;
-	memset(cond, 0, sizeof(*cond));
+	const struct cond_wait *wait = context;
+
+	return *wait->signals != wait->seen;
+}
+
+int
+model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	struct cond_wait wait = {.signals = (const void *)cond};
+
+	model_touch(cond);
+	explore_modify(cond, 4);
+	wait.seen = *wait.signals;
+	(void)model_mutex_unlock(mutex);
+	explore_await(cond, 4, was_signalled, &wait);
+	(void)model_mutex_lock(mutex);
+	return 0;
+}
+
+int
+model_cond_signal(pthread_cond_t *cond)
+{
+	model_touch(cond);
+	explore_modify(cond, 4);
+	++*(uint32_t *)(void *)cond;
 	return 0;
 }
 
@@ -598,61 +601,6 @@ int
 model_cond_destroy(pthread_cond_t *cond)
 {
 	model_touch(cond);
-	return 0;
-}
-
-/* Its place among those who wait is taken with the lock still held; so a
- * broadcast that comes after the unlock ends the wait. */
-static int
-cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t until_ns)
-{
-	struct sleeper *sleeper = &model.sleeper[self()];
-	const uint32_t *sequence = (const uint32_t *)(const void *)cond;
-	uint32_t seen;
-	bool late;
-
-	model_touch(cond);
-	explore_modify(cond, 4);
-	seen = *sequence;
-	(void)model_mutex_unlock(mutex);
-	*sleeper = (struct sleeper){
-	    .word = cond,
-	    .until_ns = until_ns,
-	    .sequence = sequence,
-	    .seen = seen,
-	};
-	explore_await(cond, 4, sleeper_ready, sleeper);
-	late = *sequence == seen;
-	sleeper->word = NULL;
-	(void)model_mutex_lock(mutex);
-	return late ? ETIMEDOUT : 0;
-}
-
-int
-model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
-{
-	return cond_wait(cond, mutex, HWT_NEVER);
-}
-
-int
-system_cond_init(pthread_cond_t *cond)
-{
-	return model_cond_init(cond, NULL);
-}
-
-int
-system_cond_wait_until(
-    pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
-{
-	return cond_wait(cond, lock, until_ns);
-}
-
-int
-model_cond_broadcast(pthread_cond_t *cond)
-{
-	model_touch(cond);
-	explore_modify(cond, 4);
-	++*(uint32_t *)(void *)cond;
 	return 0;
 }
 

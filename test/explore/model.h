@@ -67,7 +67,7 @@ bool model_idle(void);
 void model_thread_ends(void);
 /* Whether a thread waits for this futex, and has not been woken. */
 bool model_sleeps_on(const void *word);
-/* How often this thread has called futex_wake_one. */
+/* How often this thread has called futex_wake for one. */
 unsigned model_wakes(void);
 /* How many pieces of memory are mapped or allocated. */
 unsigned model_memory_held(void);
@@ -80,10 +80,9 @@ int model_mutex_destroy(pthread_mutex_t *mutex);
 int model_mutex_lock(pthread_mutex_t *mutex);
 int model_mutex_trylock(pthread_mutex_t *mutex);
 int model_mutex_unlock(pthread_mutex_t *mutex);
-int model_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
-int model_cond_destroy(pthread_cond_t *cond);
 int model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
-int model_cond_broadcast(pthread_cond_t *cond);
+int model_cond_signal(pthread_cond_t *cond);
+int model_cond_destroy(pthread_cond_t *cond);
 int model_thread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *argument);
 int model_thread_join(pthread_t thread, void **result);
@@ -109,11 +108,9 @@ int model_close(int fd);
 #define pthread_mutex_lock(mutex) model_mutex_lock(mutex)
 #define pthread_mutex_trylock(mutex) model_mutex_trylock(mutex)
 #define pthread_mutex_unlock(mutex) model_mutex_unlock(mutex)
-#define pthread_cond_init(cond, attr) model_cond_init(cond, attr)
-#define pthread_cond_destroy(cond) model_cond_destroy(cond)
 #define pthread_cond_wait(cond, mutex) model_cond_wait(cond, mutex)
-#define pthread_cond_broadcast(cond) model_cond_broadcast(cond)
-#define pthread_cond_signal(cond) model_cond_broadcast(cond)
+#define pthread_cond_signal(cond) model_cond_signal(cond)
+#define pthread_cond_destroy(cond) model_cond_destroy(cond)
 #define pthread_create(thread, attr, start, argument) \
 	model_thread_create(thread, attr, start, argument)
 #define pthread_join(thread, result) model_thread_join(thread, result)

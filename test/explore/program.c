@@ -48,7 +48,7 @@ timer_make_with(const struct hwt_options *options)
 	explore_name(&timer->dispatched_count, 8, "dispatched_count");
 	explore_name(&timer->dispatching_to, 8, "dispatching_to");
 	explore_name(&timer->life.lock, 4, "lifecycle lock");
-	explore_name(&timer->life.changed, 4, "lifecycle changed");
+	explore_name(&timer->life.driver, 8, "driver");
 	explore_name(&timer->store.limit, 8, "limit");
 	explore_name(&timer->store.free_pages, 8, "free_pages");
 	explore_name(timer->store.free_top, 8, "free_top");
@@ -68,11 +68,10 @@ thread_prepare(unsigned thread, unsigned records)
 	struct cache *cache = cache_claim(timer);
 	uint32_t index[CACHE_SLOTS];
 	unsigned i;
-	int error;
 
 	explore_check(cache != NULL && records <= CACHE_SLOTS);
 	for (i = 0; i < records; i++)
-		index[i] = record_alloc(timer, cache, &error);
+		index[i] = record_alloc(timer, cache);
 	cache_flush(timer, cache);
 	while (i-- > 0)
 		record_free(timer, cache, index[i]);

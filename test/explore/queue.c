@@ -356,23 +356,20 @@ begin_slabs_full(void)
 {
 	struct cache *cache;
 	unsigned i;
-	int error;
 
 	begin_announced();
 	for (i = 0; i < 3; i++)
 		cache_flush(timer, &timer->store.caches[i]);
 	cache = cache_of(timer);
 	for (i = 0; i < TWO_SLABS; i++)
-		in_use[i] = record_alloc(timer, cache, &error);
+		in_use[i] = record_alloc(timer, cache);
 	explore_check(timer->store.limit == 2 && cache->count == 0);
 }
 
 static void
 grow_and_push(void)
 {
-	int error;
-
-	in_use[TWO_SLABS] = record_alloc(timer, cache_of(timer), &error);
+	in_use[TWO_SLABS] = record_alloc(timer, cache_of(timer));
 	push_and_ask(in_use[TWO_SLABS], DUE);
 }
 

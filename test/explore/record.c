@@ -30,12 +30,10 @@ begin_manual(void)
 static void
 take(unsigned thread, unsigned count)
 {
-	int error = 0;
 	uint32_t index;
 
 	while (count-- > 0) {
-		index = record_alloc(
-		    timer, thread_attach_cache(timer, true), &error);
+		index = record_alloc(timer, thread_attach_cache(timer, true));
 		explore_check(index != 0 && !in_hand[index]);
 		explore_check(index >> SLAB_BITS < timer->store.limit);
 		in_hand[index] = true;
@@ -117,9 +115,7 @@ take_two_give_two(void)
 static void
 take_uncached(void)
 {
-	int error = 0;
-	uint32_t index =
-	    record_alloc(timer, &timer->store.shared_cache, &error);
+	uint32_t index = record_alloc(timer, &timer->store.shared_cache);
 
 	explore_check(index != 0 && !in_hand[index]);
 	in_hand[index] = true;

@@ -55,9 +55,6 @@ error_of_call(const char *function)
 	case CALL_CALLOC:
 	case CALL_MMAP:
 	case CALL_PTHREAD_ATFORK:
-	case CALL_PTHREAD_COND_INIT:
-	case CALL_PTHREAD_CONDATTR_INIT:
-	case CALL_PTHREAD_CONDATTR_SETCLOCK:
 		return ENOMEM;
 	/* Later, it ends the process. */
 	case CALL_CLOCK_GETTIME:
@@ -74,7 +71,6 @@ error_of_call(const char *function)
 		return fault->error;
 	case CALL_PTHREAD_ATTR_GETDETACHSTATE:
 		return EINVAL;
-	case CALL_PTHREAD_COND_TIMEDWAIT:
 	case CALL_PTHREAD_TRYJOIN_NP:
 		return ETIMEDOUT;
 	case CALL_PTHREAD_CREATE:

@@ -393,13 +393,7 @@ faulty_dprintf(int fd, const char *format, ...)
 int faulty_pthread_atfork(
     void (*prepare)(void), void (*parent)(void), void (*child)(void));
 int faulty_pthread_attr_getdetachstate(const pthread_attr_t *attr, int *state);
-int faulty_pthread_cond_init(
-    pthread_cond_t *condition, const pthread_condattr_t *attr);
-int faulty_pthread_cond_timedwait(pthread_cond_t *condition,
-    pthread_mutex_t *lock, const struct timespec *until);
 int faulty_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock);
-int faulty_pthread_condattr_init(pthread_condattr_t *attr);
-int faulty_pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t clock);
 int faulty_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *argument);
 int faulty_pthread_join(pthread_t thread, void **result);
@@ -427,61 +421,16 @@ faulty_pthread_attr_getdetachstate(const pthread_attr_t *attr, int *state)
 	return error != 0 ? error : pthread_attr_getdetachstate(attr, state);
 }
 
-int
-faulty_pthread_cond_init(
-    pthread_cond_t *condition, const pthread_condattr_t *attr)
-{
-	int error = strike(CALL_PTHREAD_COND_INIT);
-
-	return error != 0 ? error : pthread_cond_init(condition, attr);
-}
-
-/* Others may take the lock meanwhile. */
-static int
-returns_early(pthread_mutex_t *lock, int error)
-{
-	pthread_mutex_unlock(lock);
-	pause_ns(10000);
-	pthread_mutex_lock(lock);
-	return error == SPURIOUS ? 0 : error;
-}
-
-int
-faulty_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock,
-    const struct timespec *until)
-{
-	uint64_t until_ns = HWT_SEC(until->tv_sec) + (uint64_t)until->tv_nsec;
-	int error = strike(CALL_PTHREAD_COND_TIMEDWAIT);
-
-	if (now_ns() >= until_ns)
-		error = 0;
-	return error != 0 ? returns_early(lock, error)
-			  : pthread_cond_timedwait(condition, lock, until);
-}
-
+/* Its one failure: it returns though nobody signalled. */
 int
 faulty_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock)
 {
-	int error = strike(CALL_PTHREAD_COND_WAIT);
-
-	return error != 0 ? returns_early(lock, error)
-			  : pthread_cond_wait(condition, lock);
-}
-
-int
-faulty_pthread_condattr_init(pthread_condattr_t *attr)
-{
-	int error = strike(CALL_PTHREAD_CONDATTR_INIT);
-
-	return error != 0 ? error : pthread_condattr_init(attr);
-}
-
-int
-faulty_pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t clock)
-{
-	int error = strike(CALL_PTHREAD_CONDATTR_SETCLOCK);
-
-	return error != 0 ? error : pthread_condattr_setclock(attr, clock);
+	if (strike(CALL_PTHREAD_COND_WAIT) == 0)
+		return pthread_cond_wait(condition, lock);
+	pthread_mutex_unlock(lock);
+	pause_ns(10000); /* others may take the lock */
+	pthread_mutex_lock(lock);
+	return 0;
 }
 
 int

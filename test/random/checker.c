@@ -276,7 +276,7 @@ check_counts(struct checker *checker)
 	    "count: nothing is being handed over");
 	must(a64_load_acquire(&timer->batches) == 0, 0,
 	    "count: no batch is under way");
-	must(timer->life.turner != TURNER_TURNING, 0,
+	must(timer->life.driver != DRIVER_ACTIVE, 0,
 	    "count: nobody turns the wheel");
 	must((a64_load_acquire(&timer->phase) == PHASE_RUNNING) !=
 		checker_stopping(checker),

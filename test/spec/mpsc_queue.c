@@ -32,7 +32,7 @@ tested_open(uint32_t slabs)
 		    0);
 	fixture_step(&manual, 0);
 	assert_u64(store_limit(&manual.timer->store), slabs);
-	mpsc_create(&queue, &manual.timer->store);
+	queue = (struct mpsc_queue){.store = &manual.timer->store};
 }
 
 /* The index of a record: page 0 of a slab has none. */
