@@ -348,24 +348,34 @@ YardTest(memory, the_system_has_that_of_keys_then)
 	let_many_end(MANY);
 }
 
+/* A key with one operation takes no memory of its own; one with two does. */
+static void
+watch_twice(struct operation operation[2], uint64_t key)
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		operation[i] = (struct operation){.yard = &yard};
+		assert_rc(watch_key(&operation[i], KEY(key), HWT_NEVER), 0);
+	}
+}
+
 /* One key more or less than what a piece of memory has. */
 YardTestWith(memory, a_key_that_comes_and_goes_needs_no_system, .shards = 1)
 {
-	static struct operation operation[2000];
-	static struct operation one;
+	static struct operation operations[2000][2];
+	static struct operation more[2];
 	uint64_t bytes = 0;
 	unsigned i, k;
 
 	for (i = 0; i < 2000; i++) {
-		operation[i] = (struct operation){.yard = &yard};
-		assert_rc(watch_key(&operation[i], KEY(i), HWT_NEVER), 0);
+		watch_twice(operations[i], i);
 		for (k = 0; k < 3; k++) {
-			one = (struct operation){.yard = &yard};
-			assert_rc(watch_key(&one, KEY(5000), HWT_NEVER), 0);
+			watch_twice(more, 5000);
 			if (k > 0)
 				assert_u64(memory_bytes(), bytes);
 			bytes = memory_bytes();
-			assert_u64(cancel_key(&yard, KEY(5000)), 1);
+			assert_u64(cancel_key(&yard, KEY(5000)), 2);
 			assert_u64(memory_bytes(), bytes);
 		}
 	}
