@@ -4,7 +4,7 @@
  *
  * Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not limit its
  * back-off to the deadline (waits were up to 78 ms too long), and one of the
- * two words that hwt sleeps on is half of a record's pair. A sandbox must allow
+ * words that hwt sleeps on is half of a record's pair. A sandbox must allow
  * futex (hwt.h). If it refuses the call all the same, a wait is a short sleep,
  * since callers check again in a loop: a safety net, no promise.
  */

@@ -91,7 +91,6 @@ const struct sound {
     {"strcmp", "pure"},
     {"strcspn", "pure"},
     {"strlen", "pure"},
-    {"strncpy", "pure"},
     {"strnlen", "pure"},
     {"strtoul", "0 for what is no number: then no line has the address"},
 };
