@@ -49,11 +49,11 @@
  *   E:permits   what was done before a permit was released: release in
  *               pending_release, acquire in pending_reserve, by the thread that
  *               takes it next.
- *   E:counted   a thread's counters: release in cache_count, acquire in
- *               hwt_pending_timeouts, which adds up the ended timeouts before
- *               the accepted ones. A timeout may end before the call that
- *               scheduled it has counted it; until then the result is too small
- *               by one.
+ *   E:counted   a thread's counters: release in cache_count, cancel_pending
+ *               and reschedule_to, acquire in hwt_pending_timeouts, which adds
+ *               up the ended timeouts before the accepted ones. A timeout may
+ *               end before the call that scheduled it has counted it; until
+ *               then the result is too small by one.
  *   E:reused    the record's next use, after the timeout has ended: release
  *               in record_fill, acquire in hwt_state, which then finds another
  *               generation in the word, and does not return another's arg; in
@@ -442,19 +442,21 @@ hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
     uint64_t period_ns)
 {
-	struct hwt_spec spec = {
-	    .task = period_ns != 0 ? task : NULL, /* not once: refused */
+	struct hwt_spec spec = {.task = task,
 	    .arg = arg,
 	    .delay_ns = delay_ns,
 	    .period_ns = period_ns,
 	    .executor = executor};
+	int error = timer_check(timer, period_ns != 0);
 
+	if (error != 0)
+		return refuse(timeout, error);
 	return hwt_new_timeouts(timer, 1, &spec, timeout);
 }
 
-/* A cancel that won. */
+/* A cancel that won: counts it and releases its permit. */
 static void
-count_cancelled(struct hwt *timer)
+finish_cancelled(struct hwt *timer)
 {
 	struct cache *cache = cache_of(timer);
 
@@ -463,8 +465,7 @@ count_cancelled(struct hwt *timer)
 	pending_release(timer, 1);
 }
 
-/* The word of what record_find returned for id; one that does not match, where
- * that is NULL. */
+/* The record's word; ~id, which never matches, if record is NULL. */
 static inline uint64_t
 record_word(const struct record *record, uint64_t id)
 {
@@ -472,9 +473,10 @@ record_word(const struct record *record, uint64_t id)
 	return record != NULL ? pair_word(&record->pair) : ~id;
 }
 
-/* -ENOENT; what its task wrote is seen. The record can be NULL. */
+/* The timeout has ended, or never was: record may be NULL. What its task wrote
+ * is seen. */
 static int
-has_ended(const struct record *record)
+not_found(const struct record *record)
 {
 	tsan_acquire(record);
 	return -ENOENT;
@@ -484,7 +486,7 @@ static NOINLINE void
 cancelled_slowly(struct hwt *timer, uint32_t index)
 {
 	record_free(timer, cache_of(timer), index);
-	count_cancelled(timer);
+	finish_cancelled(timer);
 }
 
 /* The bit in the queue and the entry in the wheel stay. */
@@ -519,7 +521,7 @@ cancel_handed(
 	if (!pair_cas_word(&record->pair, word, next))
 		return -EAGAIN;
 	PROBE(cancel, timer, id);
-	count_cancelled(timer);
+	finish_cancelled(timer);
 	return 0;
 }
 
@@ -548,7 +550,7 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 	do {
 		*before = record_word(record, id);
 		if (!word_matches(*before, id))
-			return has_ended(record);
+			return not_found(record);
 		state = word_state(*before);
 		if (state == STATE_PENDING)
 			result = cancel_pending(timer, record, *before, id);
@@ -557,7 +559,7 @@ timer_cancel(struct hwt *timer, uint64_t id, uint64_t flags, uint64_t *before)
 		else if (state == STATE_RUNNING)
 			result = cancel_running(record, *before, flags);
 		else
-			return has_ended(record);
+			return not_found(record);
 	} while (result == -EAGAIN);
 	if (result == 0)
 		tsan_acquire(record);
@@ -690,7 +692,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 	do {
 		seen = pair_load(&record->pair);
 		if (!word_matches(seen.word, id))
-			return has_ended(record);
+			return not_found(record);
 		state = word_state(seen.word);
 		if (state == STATE_PENDING)
 			result = reschedule_pending(timer, record, seen,
@@ -701,7 +703,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 			result = reschedule_running(
 			    timer, record, seen, deadline_ns, id);
 		else
-			return has_ended(record);
+			return not_found(record);
 	} while (result == -EAGAIN);
 	if (result == 0) {
 		PROBE(reschedule, timer, id, deadline_ns);
@@ -827,13 +829,13 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 	do {
 		seen = pair_load(&record->pair);
 		if (!word_matches(seen.word, timeout.id))
-			return has_ended(record);
+			return not_found(record);
 	} while (pair_word(&record->pair) != seen.word);
 	state = word_state(seen.word);
 	if (state == STATE_RUNNING)
 		return -EINPROGRESS;
 	if (state != STATE_PENDING && state != STATE_HANDED)
-		return has_ended(record);
+		return not_found(record);
 	*remaining_ns = remaining_at(seen, timer_now_ahead(timer));
 	return 0;
 }
@@ -856,11 +858,11 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 	record = record_find(&timer->store, timeout.id);
 	word = record_word(record, timeout.id);
 	if (!word_matches(word, timeout.id) || states[word_state(word)] == 0)
-		return has_ended(record);
+		return not_found(record);
 	/* E:reused acquire */
 	value = aptr_load_acquire(&record->arg);
 	if (!word_matches(pair_word(&record->pair), timeout.id))
-		return has_ended(record);
+		return not_found(record);
 	if (arg != NULL)
 		*arg = value;
 	return states[word_state(word)];

@@ -62,8 +62,8 @@
 #include "mpsc_queue.h"
 
 /* mpsc_push asks for a wake-up for every so many waiting pages of a slab. */
-#ifndef CALL_PAGES
-#define CALL_PAGES 16
+#ifndef WAKE_PAGES
+#define WAKE_PAGES 16
 #endif
 
 /* An urgency that each deadline has. */
@@ -99,8 +99,9 @@ mpsc_push(struct mpsc_queue *queue, uint32_t index, uint64_t deadline_ns)
 	if (urgency_raise(&page->urgency, urgency) == 0)
 		waiting = a64_add_seq(&slab->waiting, 1) + 1;
 	(void)urgency_raise(&queue->store->slab_urgency[number], urgency);
-	/* Below 0 while a page was counted off before it was counted on. */
-	return (int64_t)waiting > 0 && waiting % CALL_PAGES == 0;
+	/* Below 0 where the worker has counted pages off before their pushers
+	 * have counted them on. */
+	return (int64_t)waiting > 0 && waiting % WAKE_PAGES == 0;
 }
 
 static uint64_t

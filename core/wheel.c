@@ -49,12 +49,13 @@
  *   5. A chunk below carved is in one bucket or free; all of a page that is
  *      decommitted are free. The count of one that is in no bucket is 0.
  *
- * COST. insert: one chunk and the record; remove: also the chunk with the
- * list's last entry, and that entry's record. 8.5 bytes per entry.
+ * COST, in what is written. insert: one chunk and the record; remove: also the
+ * chunk with the list's last entry, and that entry's record. An entry takes 8.5
+ * bytes.
  *
  * EDGES
- *   E:chunks   an arena of chunks, release in wheel_reserve, acquired by
- *              chunk_at. capacity follows.
+ *   E:chunks   an arena of chunks, and then the capacity that it adds: release
+ *              in wheel_reserve, acquire in chunk_at and wheel_reserve.
  */
 #define _GNU_SOURCE
 #include <assert.h>

@@ -20,7 +20,7 @@
 
 #define TICK_NEVER UINT64_MAX
 #define CHUNK_ENTRIES 15u
-#define WHEEL_LEVELS 6
+#define BITMAP_LEVELS_MAX 6
 
 struct record_store;
 
@@ -54,7 +54,7 @@ struct bucket {
 /* A set of numbers below length: a bit of level k+1 is set if and only if the
  * word of level k is not 0. */
 struct bitmap {
-	uint64_t *level[WHEEL_LEVELS];
+	uint64_t *level[BITMAP_LEVELS_MAX];
 	uint32_t levels;
 	uint32_t length;
 };

@@ -22,7 +22,7 @@
 #define PAGE_BITS 1
 #define CACHE_SLOTS 4u
 #define CACHES_MAX 4u
-#define CALL_PAGES 2
+#define WAKE_PAGES 2
 #define TRIM_PAGES 2u
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u

@@ -140,7 +140,7 @@ check_levels(
 	uint32_t level;
 	size_t i;
 
-	must(bitmap->levels <= WHEEL_LEVELS &&
+	must(bitmap->levels <= BITMAP_LEVELS_MAX &&
 		words_of(bitmap->length, bitmap->levels - 1) == 1,
 	    0, "wheel 3: levels up to one word");
 	for (level = 1; level < bitmap->levels; level++) {

@@ -382,7 +382,7 @@ pages_that_call(bool (*push_it)(uint32_t), uint32_t slab, uint32_t record)
 	for (page = 1; page < SLAB_PAGES; page++) {
 		bool calls_now = push_it(index_in(slab, page, record));
 
-		cr_assert(calls_now == (record == 0 && page % CALL_PAGES == 0));
+		cr_assert(calls_now == (record == 0 && page % WAKE_PAGES == 0));
 		calls += calls_now;
 	}
 	return calls;
@@ -394,9 +394,9 @@ QueueTest(mpsc_queue, many_pages_that_wait_ask_for_the_consumer, 2)
 
 	for (turn = 0; turn < 2; turn++) {
 		assert_u64(pages_that_call(push_due, 0, 0),
-		    SLAB_PAGES / CALL_PAGES - 1);
+		    SLAB_PAGES / WAKE_PAGES - 1);
 		assert_u64(pages_that_call(push_late, 1, 0),
-		    SLAB_PAGES / CALL_PAGES - 1);
+		    SLAB_PAGES / WAKE_PAGES - 1);
 		/* More records of the same pages are no more pages. */
 		assert_u64(pages_that_call(push_due, 0, 1), 0);
 		assert_u64(pages_that_call(push_late, 1, 63), 0);
