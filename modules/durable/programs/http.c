@@ -189,7 +189,7 @@ client_cut(hwt_timeout timeout, void *arg)
 /* HWT_NEVER: while the handler has its turn. One that has been cut already
  * stays so. */
 static void
-client_wait(struct MHD_Connection *connection, uint64_t ns)
+client_set_limit(struct MHD_Connection *connection, uint64_t ns)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(
 	    connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -366,7 +366,7 @@ notice_completed(void *cls, struct MHD_Connection *connection, void **context,
 	exchange_drop_text(*context);
 	exchange_free(*context);
 	*context = NULL;
-	client_wait(connection, LIMIT_NS);
+	client_set_limit(connection, LIMIT_NS);
 }
 
 /* A head that all but fills its pool leaves libmicrohttpd no memory for an
@@ -507,7 +507,7 @@ exchange_answer_refused(struct exchange *exchange, unsigned status)
 
 /* The body is needed no more: what it had is the answer's. */
 static void
-exchange_trade_body(struct exchange *exchange)
+exchange_reuse_body_room(struct exchange *exchange)
 {
 	exchange->room += exchange->capacity;
 	exchange_free_body(exchange);
@@ -543,7 +543,7 @@ exchange_handle(struct exchange *exchange)
 	}
 	exchange->room = more;
 	exchange_answer(exchange);
-	exchange_trade_body(exchange);
+	exchange_reuse_body_room(exchange);
 	if (exchange_fit_room(exchange) || !reads)
 		return;
 	exchange_drop_text(exchange);
@@ -573,7 +573,7 @@ exchange_send(struct exchange *exchange, struct MHD_Connection *connection)
 		result =
 		    MHD_queue_response(connection, answer->status, response);
 	MHD_destroy_response(response);
-	client_wait(connection, LIMIT_NS);
+	client_set_limit(connection, LIMIT_NS);
 	return result;
 }
 
@@ -587,7 +587,7 @@ exchange_hand_over(struct exchange *exchange)
 	(void)pthread_mutex_lock(&http->lock);
 	stopping = http->stopping;
 	if (!stopping) {
-		client_wait(exchange->connection, HWT_NEVER);
+		client_set_limit(exchange->connection, HWT_NEVER);
 		exchange->since_ms = wait_now_ms();
 		exchange->handed_over = true;
 		http->under_way++;
@@ -654,10 +654,10 @@ exchange_take(struct http *http)
 	return exchange;
 }
 
-/* While the engine hangs, and the threads with it, so many would wait that the
- * last one had its turn when nobody wants the answer any more. */
+/* When the engine hangs, requests wait for a thread for longer than their
+ * clients wait for the answer. */
 static bool
-has_waited(const struct http *http, const struct exchange *exchange)
+waited_too_long(const struct http *http, const struct exchange *exchange)
 {
 	int64_t ms = wait_now_ms() - exchange->since_ms;
 
@@ -672,7 +672,7 @@ pool_run(void *arg)
 	struct exchange *exchange;
 
 	while ((exchange = exchange_take(http)) != NULL) {
-		if (has_waited(http, exchange))
+		if (waited_too_long(http, exchange))
 			exchange_answer_refused(
 			    exchange, MHD_HTTP_SERVICE_UNAVAILABLE);
 		else

@@ -21,7 +21,7 @@
 struct http;
 struct MHD_Connection;
 
-/* Lent to who gets it, until that returns. */
+/* Valid until the callback that gets it has returned. */
 struct http_request {
 	const char *method; /* never HEAD, which is answered as GET */
 	const char *path; /* as it was sent, without the query */

@@ -27,9 +27,9 @@
 #define LAG_MAX HWT_SEC(10)
 uint64_t serve_queue_wait_ns;
 
-/* What is asked of the engine for those who ask us: at most once in a while, so
- * that they do not add to its work, and for so long, so that they are answered
- * when it is not. */
+/* The engine's statistics are read once in SAMPLE_MS at most, however many
+ * requests want them. Reading them gives up after SAMPLE_WAIT_NS, so that
+ * /health answers when the engine does not. */
 #define SAMPLE_MS 1000
 #define SAMPLE_WAIT_NS HWT_SEC(2)
 
@@ -420,20 +420,18 @@ static const struct route routes[] = {
 
 #define ROUTES (sizeof(routes) / sizeof(routes[0]))
 
-/* Keeps the id, if there is one in the path. False: it is another path. */
+/* *id: the id in the path, if the route has one. False: it is another path. */
 static bool
-route_fits(const struct route *route, const char *path, struct api *api)
+route_fits(const struct route *route, const char *path, const char **id)
 {
 	const char *want = route->path;
-	size_t length;
 
+	*id = NULL;
 	for (; *want != '\0'; want++, path++) {
 		if (strncmp(want, "{id}", 4) == 0) {
-			length = strcspn(path, "/");
-			api->escaped = path;
-			api->escaped_length = length;
+			*id = path;
 			want += 3;
-			path += length - 1;
+			path += strcspn(path, "/") - 1;
 		} else if (*want != *path)
 			return false;
 	}
@@ -446,14 +444,18 @@ route_find(const struct serve *serve, struct api *api)
 	const struct http_request *request = api->request;
 	const struct route *found = NULL;
 	char allow[64] = "";
+	const char *id;
 	size_t i;
 
 	for (i = 0; i < ROUTES; i++) {
 		if ((!serve->api && !routes[i].always) ||
-		    !route_fits(&routes[i], request->path, api))
+		    !route_fits(&routes[i], request->path, &id))
 			continue;
-		if (strcmp(routes[i].method, request->method) == 0)
+		if (strcmp(routes[i].method, request->method) == 0) {
 			found = &routes[i];
+			api->escaped = id;
+			api->escaped_length = id != NULL ? strcspn(id, "/") : 0;
+		}
 		if (strlen(allow) + 16 < sizeof(allow))
 			(void)sprintf(allow + strlen(allow), "%s%s%s",
 			    allow[0] != '\0' ? ", " : "", routes[i].method,

@@ -3,10 +3,10 @@
  * What hwtd answers over HTTP. --listen serves all of it; --metrics only
  * /metrics and /health, to whoever asks.
  *
- * WHO MAY ASK. With a token, who sends it, and the page is free: it has no
- * data. Without one only this machine reaches us, but its browsers do that for
- * any page: so what names another origin, or a host that is no address of this
- * machine, is refused.
+ * WHO MAY ASK. With a token: whoever sends it; the page, which has no data, is
+ * for all. Without one: this machine alone. A page of another site can make a
+ * browser on it send requests, so those with a foreign Origin or Host are
+ * refused.
  */
 #ifndef HWT_DURABLE_HWTD_SERVE_H
 #define HWT_DURABLE_HWTD_SERVE_H
