@@ -18,8 +18,8 @@
  *   lock.c        the lock of a shard
  *   memory.c      pages of the system
  *
- * Each calls those below it, and none above, but for operation.c, which says
- * why it calls deferred.c.
+ * Each calls those below it, and none above, but for three that call each
+ * other: see CIRCLE in operation.c.
  *
  * A record stays one until the purgatory is destroyed, so that a stale handle
  * can be looked up and refused; the generation in its word moves on whenever it

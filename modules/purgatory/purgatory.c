@@ -205,7 +205,7 @@ watch_fill(struct watch *watch, struct shard *home)
 	home->pending++;
 	if (spec->try_complete != NULL) {
 		home->tried++;
-		call_of(purgatory)->tried--;
+		call_of(purgatory)->tried--; /* see struct call */
 	}
 	word = a64_load_relaxed(&operation->word) | LIVE | RUN;
 	if (spec->delay_ns != HWT_NEVER)
@@ -236,8 +236,8 @@ watch_link(struct watch *watch, struct shard *shard, size_t i, uint64_t hash)
 	return 0;
 }
 
-/* Makes a record in the shard of the first key this call's, and links it under
- * that. */
+/* Takes a free record in the shard of the first key, and links it under that
+ * key. */
 static int
 watch_first(struct watch *watch)
 {
