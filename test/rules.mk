@@ -67,7 +67,7 @@ last_cov := -O0
 link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o
 # The explorer has models in the place of the system, for the core alone.
-flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/explore/atomic_model.h"'
+flags_explore := -fno-pie -DHWT_ATOMIC_MODEL='"test/sim/atomic.h"'
 libs_explore := -no-pie
 flags_cov-explore := $(flags_explore) $(flags_cov) -fdata-sections
 last_cov-explore := -O0
@@ -117,6 +117,7 @@ faults := $(wildcard test/faults/*.c)
 model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
 fuzz := test/fuzz/fuzz.c $(model)
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
+	$(wildcard test/sim/*.c) \
 	test/script.c \
 	$(wildcard modules/*/test/explore/*.c)
 explored := $(filter-out core/system% observe/%,$(core)) \
@@ -173,7 +174,7 @@ build/asan/test/fuzz/replay: $$(call objects,$(fuzz) test/fuzz/replay.c) \
 # The explorer puts the core's data back before each execution: it has sections
 # of its own. Not so what counts for gcov, in sections of its own, too.
 $(addsuffix .o,$(call in,explore cov-explore,$(explored))): \
-	own = -DMODEL_SHIM -include test/explore/model.h
+	own = -DSIM_SHIM -include test/sim/sim.h
 
 build/%/core.o: $$(call objects,$(explored))
 	$(call say,LD)

@@ -16,7 +16,7 @@ $(foreach w,explore cov-explore,$(checkout_explored:%=build/$w/%)): \
 # Not at random addresses, as the shards follow from these.
 build/%/checkout-explore: $$(call objects,$(checkout) \
 		$(checkout_explorer) test/explore/explore.c \
-		test/explore/model.c test/script.c)
+		test/sim/sim.c test/script.c)
 	$(call say,LD)
 	$(Q)$(link) -no-pie -o $@ $(filter %.o,$^) $(libs)
 

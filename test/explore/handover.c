@@ -261,7 +261,7 @@ end_mailbox(void)
 
 	if (mailbox == NULL)
 		return;
-	if (model_eventfd_count(hwt_mailbox_fd(mailbox)) == 0) {
+	if (sim_eventfd_count(hwt_mailbox_fd(mailbox)) == 0) {
 		explore_check(hwt_mailbox_run(mailbox, 0, &started) == 0);
 		explore_check(started == 0);
 	}
@@ -416,7 +416,7 @@ begin_mailbox_of_two(void)
 	explore_check(schedule(1, TICK_NS) == 0);
 	make_due();
 	(void)advance(0);
-	model_settings.clock_moves = true;
+	sim_settings.clock_moves = true;
 	explore_check(schedule(0, TICK_NS) == 0);
 	second_runs = 0;
 	in_run = 0;
@@ -446,7 +446,7 @@ turn_second_and_look(void)
 	bool told;
 
 	explore_check(hwt_advance(second, NULL) == 0);
-	told = model_eventfd_count(hwt_mailbox_fd(mailbox)) != 0;
+	told = sim_eventfd_count(hwt_mailbox_fd(mailbox)) != 0;
 	told |= explore_load(&in_run, 4) != 0;
 	explore_check(told || explore_load(&second_runs, 4) == 1);
 }

@@ -40,7 +40,8 @@ static void
 begin_new_failing(void)
 {
 	begin_new();
-	model_settings.thread_failures = 1;
+	sim_failures[SIM_THREAD] =
+	    (struct sim_failure){.count = 1, .may = true};
 }
 
 /* Accepted, or refused because it stops. */
@@ -279,7 +280,7 @@ shut_down(void)
 static void
 end_shared(void)
 {
-	model_forget();
+	sim_forget();
 }
 
 const struct program lifecycle_programs[] = {

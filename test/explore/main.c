@@ -89,7 +89,7 @@ thread_run(unsigned i)
 		script_run(script_part(running->run, i), running->verbs);
 	else
 		running->thread[i]();
-	model_thread_ends();
+	sim_thread_ends();
 }
 
 #define THREAD(i)                    \
@@ -129,7 +129,7 @@ search(struct explore_limits *limits, struct explore_result *result)
 	    .name = running->name,
 	    .begin = begin,
 	    .end = end,
-	    .idle = model_idle,
+	    .idle = sim_idle,
 	};
 	unsigned i;
 
@@ -388,7 +388,7 @@ main(int argc, char **argv)
 	unsigned count;
 
 	read_options(argc, argv);
-	model_init();
+	sim_init();
 	purgatory_programs_init();
 	whole = count_meant(true) > 0;
 	count = count_meant(whole);

@@ -61,7 +61,7 @@ begin_with_entry_for(uint64_t delay_ns)
 	(void)advance(0);
 	explore_check(cancel(0) == 0);
 	cache_flush(timer, cache_of(timer));
-	model_clock_add(TICK_NS);
+	sim_clock_add(TICK_NS);
 }
 
 static void
@@ -85,7 +85,7 @@ end_all_due(void)
 
 	verify_entries();
 	verify_records();
-	model_settings.clock_moves = false;
+	sim_settings.clock_moves = false;
 	for (i = 0; i < 4; i++)
 		pending -= advance(1);
 	explore_check(pending == 0);
@@ -286,7 +286,7 @@ begin_pushed_with_clock(void)
 	explore_check(schedule(0, TICK_NS) == 0);
 	explore_check(cancel(0) == 0);
 	cache_flush(timer, cache_of(timer));
-	model_settings.clock_moves = true;
+	sim_settings.clock_moves = true;
 }
 
 static void
@@ -331,7 +331,7 @@ begin_relaxed(void)
 {
 	timer_make(HWT_MANUAL | HWT_RELAXED, NULL);
 	threads_prepare(2, 2, 0);
-	model_settings.clock_moves = true;
+	sim_settings.clock_moves = true;
 	explore_check(schedule(0, TICK_NS) == 0);
 }
 
@@ -340,7 +340,7 @@ static void
 reuse_later(void)
 {
 	(void)cancel(0);
-	model_clock_add(TICK_NS / 2);
+	sim_clock_add(TICK_NS / 2);
 	explore_check(schedule(1, TICK_NS) == 0);
 }
 
@@ -348,7 +348,7 @@ static void
 turn_on(void)
 {
 	(void)advance(1);
-	model_clock_add(TICK_NS / 2);
+	sim_clock_add(TICK_NS / 2);
 	(void)advance(0);
 }
 
@@ -438,7 +438,7 @@ begin_one_page(void)
 	threads_prepare(1, 1, 0);
 	explore_check(timer->store.caches[0].slot[0] / PAGE_RECORDS ==
 	    timer->store.caches[1].slot[0] / PAGE_RECORDS);
-	model_now_ns = timer->origin_ns + TICK_NS;
+	sim_now_ns = timer->origin_ns + TICK_NS;
 }
 
 static void

@@ -15,7 +15,7 @@ static struct cache *prepared[EXPLORE_THREADS_MAX];
 void
 program_reset(void)
 {
-	model_reset();
+	sim_reset();
 	timer = NULL;
 	timer_stopped = 0;
 	memset(subject, 0, sizeof(subject));
@@ -89,35 +89,35 @@ threads_prepare(unsigned first, unsigned second, unsigned third)
 void
 thread_stop_at(unsigned thread, const void *word)
 {
-	model_settings.stop.thread = thread;
-	model_settings.stop.at = word;
+	sim_settings.stop.thread = thread;
+	sim_settings.stop.at = word;
 }
 
 void
 thread_stop_before_change(unsigned thread, const void *word)
 {
 	thread_stop_at(thread, word);
-	model_settings.stop.changes = true;
+	sim_settings.stop.changes = true;
 }
 
 static bool
 is_stopped(const void *context)
 {
 	(void)context;
-	return model_settings.stop.stopped != 0;
+	return sim_settings.stop.stopped != 0;
 }
 
 void
 await_stopped(void)
 {
-	explore_await(&model_settings.stop.stopped, 4, is_stopped, NULL);
+	explore_await(&sim_settings.stop.stopped, 4, is_stopped, NULL);
 }
 
 void
 go_on(void)
 {
-	explore_modify(&model_settings.stop.go_on, 4);
-	model_settings.stop.go_on = 1;
+	explore_modify(&sim_settings.stop.go_on, 4);
+	sim_settings.stop.go_on = 1;
 }
 
 uint32_t
@@ -182,9 +182,9 @@ subject_task(hwt_timeout timeout, void *arg)
 	struct subject *e = arg;
 
 	explore_check(timeout.id == e->handle.id);
-	explore_check(model_now_ns >= e->not_before_ns);
+	explore_check(sim_now_ns >= e->not_before_ns);
 	explore_check(
-	    model_settings.clock_moves || model_now_ns <= e->not_after_ns);
+	    sim_settings.clock_moves || sim_now_ns <= e->not_after_ns);
 	explore_check(e->running == 0);
 	explore_check(e->cancelled == 0);
 	e->running++;
@@ -215,7 +215,7 @@ subject_task(hwt_timeout timeout, void *arg)
 static void
 subject_expect(struct subject *e, uint64_t delay_ns)
 {
-	uint64_t due_ns = model_now_ns + delay_ns + (delay_ns == 0);
+	uint64_t due_ns = sim_now_ns + delay_ns + (delay_ns == 0);
 	uint64_t since_ns = due_ns - timer->origin_ns;
 
 	e->not_before_ns = due_ns;
@@ -344,11 +344,11 @@ reschedule(unsigned i, uint64_t delay_ns)
 static void
 subject_expect_at(struct subject *e, uint64_t deadline_ns)
 {
-	uint64_t since_ns = model_now_ns - timer->origin_ns;
+	uint64_t since_ns = sim_now_ns - timer->origin_ns;
 
-	explore_check(deadline_ns <= model_now_ns);
+	explore_check(deadline_ns <= sim_now_ns);
 	e->not_before_ns = deadline_ns;
-	e->not_after_ns = model_now_ns + TICK_NS - since_ns % TICK_NS;
+	e->not_after_ns = sim_now_ns + TICK_NS - since_ns % TICK_NS;
 }
 
 int
@@ -427,7 +427,7 @@ advance(unsigned ticks)
 	int error;
 
 	if (ticks > 0)
-		model_clock_add(ticks * TICK_NS);
+		sim_clock_add(ticks * TICK_NS);
 	error = hwt_advance(timer, &started);
 	explore_check(error == 0 || error == -ESHUTDOWN);
 	return started;
@@ -493,7 +493,7 @@ void
 make_due(void)
 {
 	turn();
-	model_clock_add(TICK_NS);
+	sim_clock_add(TICK_NS);
 }
 
 static bool
@@ -523,7 +523,7 @@ await_started(unsigned i)
 static bool
 worker_sleeps(const void *word)
 {
-	return timer->wake_before != 0 && model_sleeps_on(word);
+	return timer->wake_before != 0 && sim_sleeps_on(word);
 }
 
 void
@@ -846,5 +846,5 @@ program_finish(void)
 		finish_timer();
 	for (i = 0; i < SUBJECTS; i++)
 		verify_subject(&subject[i]);
-	explore_check(model_memory_held() == 0);
+	explore_check(sim_memory_held() == 0);
 }

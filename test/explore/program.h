@@ -27,7 +27,7 @@
 #define PROGRAM_H
 
 #include "explore.h"
-#include "model.h"
+#include "test/sim/sim.h"
 #include "core/timer.h"
 #include "test/script.h"
 

@@ -43,7 +43,7 @@ begin(void)
 	timer_make(HWT_MANUAL, NULL);
 	threads_prepare(2, 2, 2);
 	explore_check(timer->store.limit == 2);
-	model_now_ns = timer->origin_ns + DUE;
+	sim_now_ns = timer->origin_ns + DUE;
 }
 
 /* What callers do first: they change the record by a locked instruction.
@@ -96,8 +96,7 @@ pop_due(void)
 	uint32_t first, index;
 
 	memcpy(owed_before, owed, sizeof(owed));
-	while (
-	    (bits = mpsc_pop_due(&timer->queue, model_now_ns, &first)) != 0) {
+	while ((bits = mpsc_pop_due(&timer->queue, sim_now_ns, &first)) != 0) {
 		due_pops[first / PAGE_RECORDS]++;
 		explore_check(due_pops[first / PAGE_RECORDS] <=
 		    due_pushes[first / PAGE_RECORDS]);

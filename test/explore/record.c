@@ -6,7 +6,7 @@
  * worker is a thread that does nothing but release.
  *
  * No record is in two hands, and in the end (program.c) each free one is in one
- * place. Nobody changes a record of a page that was released (model.c).
+ * place. Nobody changes a record of a page that was released (sim.c).
  */
 #include "program.h"
 
@@ -328,7 +328,7 @@ static void
 begin_recurring(void)
 {
 	begin_manual();
-	model_settings.memory_recurs = true;
+	sim_settings.memory_recurs = true;
 }
 
 static void
@@ -685,8 +685,8 @@ static void
 begin_with_entry_refused(void)
 {
 	begin_with_entry();
-	model_settings.releases_refused = true;
-	model_settings.releases = 0;
+	sim_failures[SIM_RELEASE] =
+	    (struct sim_failure){.after = 0, .count = UINT32_MAX};
 }
 
 /* Its index waits in the queue. */
@@ -712,16 +712,16 @@ static void
 begin_header_refused(void)
 {
 	begin_all_free();
-	model_settings.releases_refused = true;
-	model_settings.releases = 1;
+	sim_failures[SIM_RELEASE] =
+	    (struct sim_failure){.after = 1, .count = UINT32_MAX};
 }
 
 static void
 begin_all_refused(void)
 {
 	begin_all_free();
-	model_settings.releases_refused = true;
-	model_settings.releases = 0;
+	sim_failures[SIM_RELEASE] =
+	    (struct sim_failure){.after = 0, .count = UINT32_MAX};
 }
 
 /* No handle is told twice, however often each record of a page was used, and

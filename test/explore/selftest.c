@@ -78,7 +78,7 @@ static bool stuck;
 static uint64_t stuck_hash;
 static unsigned spawned_thread;
 
-/* A program that releases all memory: as model.c, it changes the parts that
+/* A program that releases all memory: as sim.c, it changes the parts that
  * were touched, and then asks whether a store waits. What comes out is whether
  * a store of another thread can be too late. */
 static bool touched[2]; /* 16 bytes each */

@@ -231,7 +231,7 @@ pull_in_of_stopped(void)
 {
 	await_stopped();
 	explore_check(reschedule(0, TICK_NS) == 0);
-	subject[0].not_after_ns = model_now_ns + TICK_NS;
+	subject[0].not_after_ns = sim_now_ns + TICK_NS;
 }
 
 /* Who has scheduled one stays stopped, and another one puts it off. */
@@ -322,7 +322,7 @@ schedule_twice_in_one_sleep(void)
 	first = timer->announced_sequence;
 	explore_check(schedule(0, 2 * TICK_NS) == 0);
 	explore_check(schedule(1, TICK_NS) == 0);
-	explore_check(model_wakes() <= timer->announced_sequence - first + 1);
+	explore_check(sim_wakes() <= timer->announced_sequence - first + 1);
 	await_started(0);
 	await_started(1);
 	stop();
@@ -334,7 +334,7 @@ static void
 begin_clock_moves(void)
 {
 	begin_worker();
-	model_settings.clock_moves = true;
+	sim_settings.clock_moves = true;
 }
 
 static void
@@ -342,7 +342,7 @@ schedule_and_let_pass(void)
 {
 	subject[0].awake = true;
 	explore_check(schedule(0, TICK_NS) == 0);
-	model_clock_add(TICK_NS);
+	sim_clock_add(TICK_NS);
 	await_started(0);
 	stop();
 }
@@ -366,7 +366,7 @@ put_off_when_due(void)
 	await_started(6);
 	if (reschedule(0, 3 * TICK_NS) == 0) {
 		await_started(0);
-		explore_check(model_now_ns >= subject[0].not_before_ns);
+		explore_check(sim_now_ns >= subject[0].not_before_ns);
 	} else {
 		await_started(1);
 		explore_check(index_of(0) == index_of(1));
@@ -420,7 +420,7 @@ fill_two_pages(void)
 	explore_check(schedule(1, FAR) == 0);
 	explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS);
 	await_taken(1);
-	explore_check(model_now_ns <= timer->origin_ns + TICK_NS);
+	explore_check(sim_now_ns <= timer->origin_ns + TICK_NS);
 	stop();
 }
 

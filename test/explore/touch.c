@@ -256,7 +256,7 @@ begin_behind(void)
 	explore_check(schedule(3, 3 * TICK_NS) == 0);
 	subject[2].not_after_ns = UINT64_MAX; /* the wheel stands still */
 	(void)advance(0);
-	model_clock_add(3 * TICK_NS);
+	sim_clock_add(3 * TICK_NS);
 }
 
 static void

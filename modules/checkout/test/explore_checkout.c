@@ -429,7 +429,7 @@ checkout_make(uint32_t hold_after)
 	struct hwt_checkout_options options;
 
 	memset(&world, 0, sizeof(world));
-	model_reset();
+	sim_reset();
 	memset(&options, 0, sizeof(options));
 	memset(&queue_of_thread, 0, sizeof(queue_of_thread));
 	options.shards = shards;
@@ -609,7 +609,7 @@ await_retirement(unsigned object)
 
 /* Retiring. */
 
-/* Whoever reads it without an atomic operation, which model_touch does not see,
+/* Whoever reads it without an atomic operation, which sim_touch does not see,
  * finds no addresses; it stays RETIRED. */
 static void
 spoil(struct hwt_object *object)
@@ -1489,7 +1489,7 @@ main(int argc, char **argv)
 	unsigned ran;
 
 	explore_add_local(&queue_of_thread, sizeof(queue_of_thread));
-	model_watch = watch_memory;
+	sim_watch = watch_memory;
 	ran = run_family(&checkout_family, schedules, name, replay);
 	ran += run_family(&store_family, schedules, name, replay);
 	return ran == 0;

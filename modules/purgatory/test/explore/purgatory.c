@@ -85,7 +85,7 @@ bool
 memory_release(void *memory, size_t bytes)
 {
 	slabs_released++;
-	model_wipe(memory, bytes);
+	sim_wipe(memory, bytes);
 	return true;
 }
 
@@ -121,8 +121,7 @@ end_of_operation(hwt_operation handle, void *arg, enum hwt_outcome outcome)
 	explore_check(handle.id == o->handle.id);
 	explore_check(o->busy == 0 && o->dones == 0);
 	explore_check(!over || executor != NULL);
-	explore_check(
-	    outcome != HWT_EXPIRED || model_now_ns >= o->not_before_ns);
+	explore_check(outcome != HWT_EXPIRED || sim_now_ns >= o->not_before_ns);
 	o->busy = 1;
 	(void)explore_load(&state, 8);
 	explore_check(o->busy == 1);
@@ -144,7 +143,7 @@ watch_spec(unsigned i, const struct hwt_operation_spec *spec)
 	struct operation_ledger *o = &ledger[i];
 	int rc;
 
-	o->not_before_ns = model_now_ns + spec->delay_ns;
+	o->not_before_ns = sim_now_ns + spec->delay_ns;
 	rc = hwt_purgatory_watch(purgatory, &o->handle, spec);
 	if (rc >= 0)
 		o->accepted++;
@@ -572,7 +571,7 @@ tick(unsigned ticks)
 static void
 pass(unsigned ticks)
 {
-	model_clock_add(ticks * TICK_NS);
+	sim_clock_add(ticks * TICK_NS);
 }
 
 /* Of operation 0. What the ledger has changes with the call's last step. */
@@ -580,7 +579,7 @@ static void
 move(unsigned ticks)
 {
 	struct operation_ledger *o = &ledger[0];
-	uint64_t not_before_ns = model_now_ns + ticks * TICK_NS;
+	uint64_t not_before_ns = sim_now_ns + ticks * TICK_NS;
 	int rc;
 
 	if (not_before_ns < o->not_before_ns)
@@ -708,7 +707,7 @@ check_told(void)
 {
 	bool told;
 
-	told = model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) != 0;
+	told = sim_eventfd_count(hwt_operation_mailbox_fd(mailbox)) != 0;
 	told |= explore_load(&in_run, 4) != 0;
 	explore_check(told || explore_load(&ledger[1].dones, 4) == 1);
 }
@@ -829,7 +828,7 @@ check_mailbox(void)
 {
 	size_t count = 0;
 
-	if (model_eventfd_count(hwt_operation_mailbox_fd(mailbox)) == 0) {
+	if (sim_eventfd_count(hwt_operation_mailbox_fd(mailbox)) == 0) {
 		explore_check(
 		    hwt_operation_mailbox_run(mailbox, 0, &count) == 0);
 		explore_check(count == 0);

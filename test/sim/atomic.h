@@ -11,10 +11,10 @@
  * opened again within a handful of operations. A slab has 4 pages of 2 records,
  * of which its header takes 2.
  */
-#ifndef ATOMIC_MODEL_H
-#define ATOMIC_MODEL_H
+#ifndef SIM_ATOMIC_H
+#define SIM_ATOMIC_H
 
-#include "explore.h"
+#include "test/explore/explore.h"
 
 #define APART
 #define INDEX_BITS 12
@@ -39,96 +39,96 @@ typedef struct {
 	_Alignas(16) uint64_t half[2];
 } pair_t;
 
-/* The caller is about to change what is there. See model.c. */
-void model_begin_change(const void *at);
+/* The caller is about to change what is there. See sim.c. */
+void sim_begin_change(const void *at);
 /* Fails when this memory was released. */
-void model_touch(const void *at);
+void sim_touch(const void *at);
 /* The same of a record that was released to the system: the caller has changed
  * it. */
-void model_change(const void *at);
+void sim_change(const void *at);
 /* The record may be used again: it must read as 0. */
-void model_commit(const void *record);
+void sim_commit(const void *record);
 
 static inline uint64_t
-model_load(const void *p, unsigned bytes)
+sim_load(const void *p, unsigned bytes)
 {
 	uint64_t value;
 
-	model_touch(p);
+	sim_touch(p);
 	value = explore_load(p, bytes);
-	model_touch(p);
+	sim_touch(p);
 	return value;
 }
 
 static inline void
-model_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
+sim_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
 {
-	model_touch(p);
+	sim_touch(p);
 	explore_store(p, bytes, value, order);
-	model_touch(p);
-	model_change(p);
+	sim_touch(p);
+	sim_change(p);
 }
 
 /* The caller then changes what is there. */
 static inline void
-model_modify(const void *p, unsigned bytes)
+sim_modify(const void *p, unsigned bytes)
 {
-	model_begin_change(p);
-	model_touch(p);
+	sim_begin_change(p);
+	sim_touch(p);
 	explore_modify(p, bytes);
-	model_touch(p);
+	sim_touch(p);
 }
 
 /* Of the deliberate faults: without release. */
 static inline void
-model_modify_relaxed(const void *p, unsigned bytes)
+sim_modify_relaxed(const void *p, unsigned bytes)
 {
-	model_begin_change(p);
-	model_touch(p);
+	sim_begin_change(p);
+	sim_touch(p);
 	explore_modify_relaxed(p, bytes);
-	model_touch(p);
+	sim_touch(p);
 }
 
 static inline uint64_t
 a64_load_relaxed(const a64_t *p)
 {
-	return model_load(p, 8);
+	return sim_load(p, 8);
 }
 
 static inline uint64_t
 a64_load_acquire(const a64_t *p)
 {
-	return model_load(p, 8);
+	return sim_load(p, 8);
 }
 
 static inline uint64_t
 a64_load_seq(const a64_t *p)
 {
-	return model_load(p, 8);
+	return sim_load(p, 8);
 }
 
 static inline void
 a64_store_relaxed(a64_t *p, uint64_t value)
 {
-	model_store(p, 8, value, EXPLORE_RELAXED);
+	sim_store(p, 8, value, EXPLORE_RELAXED);
 }
 
 static inline void
 a64_store_release(a64_t *p, uint64_t value)
 {
-	model_store(p, 8, value, EXPLORE_RELEASE);
+	sim_store(p, 8, value, EXPLORE_RELEASE);
 }
 
 static inline void
 a64_store_seq(a64_t *p, uint64_t value)
 {
-	model_store(p, 8, value, EXPLORE_SEQ);
+	sim_store(p, 8, value, EXPLORE_SEQ);
 }
 
 static inline uint64_t
 a64_add_seq(a64_t *p, uint64_t value)
 {
-	model_modify(p, 8);
+	sim_modify(p, 8);
 	*p += value;
 	return *p - value;
 }
@@ -138,7 +138,7 @@ a64_swap_seq(a64_t *p, uint64_t value)
 {
 	uint64_t old;
 
-	model_modify(p, 8);
+	sim_modify(p, 8);
 	old = *p;
 	*p = value;
 	return old;
@@ -149,25 +149,25 @@ a64_swap_seq(a64_t *p, uint64_t value)
 static inline void
 a64_or_seq(a64_t *p, uint64_t bits)
 {
-	model_modify(p, 8);
+	sim_modify(p, 8);
 	*p |= bits;
 }
 
 static inline void
 a64_and_seq(a64_t *p, uint64_t bits)
 {
-	model_modify(p, 8);
+	sim_modify(p, 8);
 	*p &= bits;
 }
 
 static inline bool
 a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 {
-	model_modify(p, 8);
+	sim_modify(p, 8);
 	if (*p != old)
 		return false;
 	*p = value;
-	model_change(p);
+	sim_change(p);
 	return true;
 }
 
@@ -175,18 +175,18 @@ a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 static inline bool
 a64_cas_relaxed(a64_t *p, uint64_t old, uint64_t value)
 {
-	model_modify_relaxed(p, 8);
+	sim_modify_relaxed(p, 8);
 	if (*p != old)
 		return false;
 	*p = value;
-	model_change(p);
+	sim_change(p);
 	return true;
 }
 
 static inline uint64_t
 a64_add_relaxed(a64_t *p, uint64_t value)
 {
-	model_modify_relaxed(p, 8);
+	sim_modify_relaxed(p, 8);
 	*p += value;
 	return *p - value;
 }
@@ -194,7 +194,7 @@ a64_add_relaxed(a64_t *p, uint64_t value)
 static inline void
 a64_or_relaxed(a64_t *p, uint64_t bits)
 {
-	model_modify_relaxed(p, 8);
+	sim_modify_relaxed(p, 8);
 	*p |= bits;
 }
 
@@ -223,7 +223,7 @@ pair_load_seq(const pair_t *p)
 static inline void
 pair_init(pair_t *p, uint64_t word)
 {
-	model_commit(p);
+	sim_commit(p);
 	a64_store_relaxed(&p->half[1], 0);
 	a64_store_release(&p->half[0], word);
 }
@@ -235,14 +235,14 @@ pair_change(pair_t *p, struct pair_value old, struct pair_value value)
 		return false;
 	p->half[0] = value.word;
 	p->half[1] = value.deadline_ns;
-	model_change(p);
+	sim_change(p);
 	return true;
 }
 
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 {
-	model_modify(p, 16);
+	sim_modify(p, 16);
 	return pair_change(p, old, value);
 }
 
@@ -250,7 +250,7 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 static inline bool
 pair_cas_relaxed(pair_t *p, struct pair_value old, struct pair_value value)
 {
-	model_modify_relaxed(p, 16);
+	sim_modify_relaxed(p, 16);
 	return pair_change(p, old, value);
 }
 

@@ -4,7 +4,7 @@
  * Makefile) is what it was after its constructors, at the begin of each
  * execution.
  */
-#include "model.h"
+#include "test/sim/sim.h"
 
 #include "core/timer.h"
 
@@ -33,12 +33,12 @@ put_back(void)
 }
 
 void
-model_init(void)
+sim_init(void)
 {
 	data_kept = malloc(data_bytes() + bss_bytes());
 	if (data_kept == NULL)
 		abort();
-	model_on_reset(put_back);
+	sim_on_reset(put_back);
 	bss_kept = data_kept + data_bytes();
 	memcpy(data_kept, __start_hwt_data, data_bytes());
 	memcpy(bss_kept, __start_hwt_bss, bss_bytes());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The models behind model.h, in the place of the system, of system.c and of
+ * The models behind sim.h, in the place of the system, of system.c and of
  * system_*.c.
  *
  * MEMORY is carved from an arena whose addresses are the same in each
@@ -13,14 +13,14 @@
  * is woken. A futex is its word: to compare it and to enter the queue is one
  * step, as under the kernel's lock.
  *
- * What belongs to the core alone is in model_core.c: so a module can have these
+ * What belongs to the core alone is in library.c: so a module can have these
  * models without it.
  */
-#include "model.h"
+#include "test/sim/sim.h"
 
 #include <errno.h>
 
-#include "explore.h"
+#include "test/explore/explore.h"
 #include "core/system.h"
 #include "core/timer.h"
 
@@ -75,10 +75,12 @@ static struct state {
 	unsigned wakes[THREADS]; /* calls of futex_wake for one */
 	uint64_t file[FILES];
 	bool open[FILES];
-} model;
+} sim;
 
-struct model_settings model_settings;
-uint64_t model_now_ns;
+struct sim_settings sim_settings;
+struct sim_failure sim_failures[SIM_CALLS];
+unsigned sim_calls[SIM_CALLS];
+uint64_t sim_now_ns;
 
 static _Alignas(4096) char arena[ARENA];
 static unsigned char lines[LINES];
@@ -92,21 +94,23 @@ static void (*destructor)(void *);
 static void (*core_reset)(void);
 
 void
-model_on_reset(void (*function)(void))
+sim_on_reset(void (*function)(void))
 {
 	core_reset = function;
 }
 
 void
-model_reset(void)
+sim_reset(void)
 {
-	memset(arena, 0, model.used);
-	memset(lines, NEVER_USED, model.used / LINE);
-	memset(touched, 0, model.used / GRAIN);
-	memset(released, 0, model.used / LINE);
-	memset(&model, 0, sizeof(model));
-	model_settings = (struct model_settings){0};
-	model_now_ns = 1000000000;
+	memset(arena, 0, sim.used);
+	memset(lines, NEVER_USED, sim.used / LINE);
+	memset(touched, 0, sim.used / GRAIN);
+	memset(released, 0, sim.used / LINE);
+	memset(&sim, 0, sizeof(sim));
+	sim_settings = (struct sim_settings){0};
+	memset(sim_failures, 0, sizeof(sim_failures));
+	memset(sim_calls, 0, sizeof(sim_calls));
+	sim_now_ns = 1000000000;
 	if (core_reset != NULL)
 		core_reset();
 }
@@ -117,6 +121,19 @@ self(void)
 	unsigned thread = explore_self();
 
 	return thread < THREADS ? thread : THREADS - 1;
+}
+
+/* Whether this call is one of those that fail. */
+static bool
+fails(enum sim_call call)
+{
+	const struct sim_failure *failure = &sim_failures[call];
+	unsigned number = sim_calls[call]++;
+
+	if (number < failure->after ||
+	    number - failure->after >= failure->count)
+		return false;
+	return !failure->may || explore_choose(2) == 1;
 }
 
 /* Memory. */
@@ -147,11 +164,11 @@ is_nonzero(const void *word)
 	return *(const uint32_t *)word != 0;
 }
 
-/* Where model_settings says so, a thread waits. */
+/* Where sim_settings says so, a thread waits. */
 static void
 stop_at(const void *at, bool changes)
 {
-	struct model_stop *stop = &model_settings.stop;
+	struct sim_stop *stop = &sim_settings.stop;
 
 	if (at == NULL || at != stop->at || self() != stop->thread ||
 	    (stop->changes && !changes))
@@ -162,13 +179,13 @@ stop_at(const void *at, bool changes)
 	explore_await(&stop->go_on, 4, is_nonzero, &stop->go_on);
 }
 
-void (*model_watch)(const void *at);
+void (*sim_watch)(const void *at);
 
 void
-model_touch(const void *at)
+sim_touch(const void *at)
 {
-	if (model_watch != NULL)
-		model_watch(at);
+	if (sim_watch != NULL)
+		sim_watch(at);
 	stop_at(at, false);
 	if (!in_arena(at))
 		return;
@@ -179,13 +196,13 @@ model_touch(const void *at)
 }
 
 void
-model_begin_change(const void *at)
+sim_begin_change(const void *at)
 {
 	stop_at(at, true);
 }
 
 void
-model_change(const void *at)
+sim_change(const void *at)
 {
 	if (in_arena(at) && released[line_of(at)])
 		explore_fail("a released record is changed: arena + %zu",
@@ -193,7 +210,7 @@ model_change(const void *at)
 }
 
 void
-model_commit(const void *record)
+sim_commit(const void *record)
 {
 	static const char zero[LINE];
 
@@ -224,18 +241,24 @@ release(const void *memory, size_t bytes)
 		explore_fail("memory is released before a store to it");
 }
 
+static void *
+map(size_t bytes)
+{
+	size_t rounded = (bytes + LINE - 1) / LINE * LINE;
+	char *memory = arena + sim.used;
+
+	if (rounded > ARENA - sim.used)
+		explore_fail("the model's memory is used up");
+	memset(&lines[line_of(memory)], GIVEN_OUT, rounded / LINE);
+	sim.used += rounded;
+	sim.held += rounded / LINE;
+	return memory;
+}
+
 void *
 system_map(size_t bytes)
 {
-	size_t rounded = (bytes + LINE - 1) / LINE * LINE;
-	char *memory = arena + model.used;
-
-	if (rounded > ARENA - model.used)
-		explore_fail("the model's memory is used up");
-	memset(&lines[line_of(memory)], GIVEN_OUT, rounded / LINE);
-	model.used += rounded;
-	model.held += rounded / LINE;
-	return memory;
+	return fails(SIM_MAP) ? NULL : map(bytes);
 }
 
 void
@@ -252,7 +275,7 @@ system_unmap(void *memory, size_t bytes)
 		lines[i] = GIVEN_BACK;
 	}
 	memset(memory, 0xdb, bytes);
-	model.held -= count;
+	sim.held -= count;
 }
 
 /* A fork is no matter of these programs. */
@@ -266,10 +289,8 @@ system_map_wiped(size_t bytes)
 bool
 system_release(void *memory, size_t bytes)
 {
-	if (model_settings.releases_refused && model_settings.releases-- == 0) {
-		model_settings.releases = 0;
+	if (fails(SIM_RELEASE))
 		return false;
-	}
 	release(memory, bytes);
 	memset(memory, 0, bytes);
 	if ((uintptr_t)memory % SLAB_BYTES != 0)
@@ -278,7 +299,7 @@ system_release(void *memory, size_t bytes)
 }
 
 void
-model_wipe(void *memory, size_t bytes)
+sim_wipe(void *memory, size_t bytes)
 {
 	touch_all(memory, bytes);
 	memset(memory, 0, bytes);
@@ -291,67 +312,69 @@ alloc_again(size_t bytes)
 	size_t count = (bytes + LINE - 1) / LINE;
 	unsigned i;
 
-	for (i = 0; i < model.pieces; i++) {
-		struct piece *piece = &model.piece[i];
+	for (i = 0; i < sim.pieces; i++) {
+		struct piece *piece = &sim.piece[i];
 
 		if (!piece->freed || piece->bytes != bytes)
 			continue;
 		piece->freed = false;
 		memset(&lines[line_of(piece->memory)], GIVEN_OUT, count);
-		model.held += count;
+		sim.held += count;
 		return piece->memory;
 	}
 	return NULL;
 }
 
 void *
-model_alloc(size_t bytes, int fill)
+sim_alloc(size_t bytes, int fill)
 {
-	struct piece *piece = &model.piece[model.pieces];
+	struct piece *piece = &sim.piece[sim.pieces];
 	void *memory = NULL;
 
-	if (model_settings.memory_recurs)
+	if (fails(SIM_ALLOC))
+		return NULL;
+	if (sim_settings.memory_recurs)
 		memory = alloc_again(bytes);
 	if (memory == NULL) {
-		if (model.pieces++ == PIECES_MAX)
+		if (sim.pieces++ == PIECES_MAX)
 			explore_fail("too many pieces of memory");
-		memory = system_map(bytes);
+		memory = map(bytes);
 		*piece = (struct piece){memory, bytes, false};
 	}
 	return memset(memory, fill, bytes);
 }
 
 void
-model_free(void *memory)
+sim_free(void *memory)
 {
 	unsigned i;
 
 	if (memory == NULL)
 		return;
-	for (i = 0; i < model.pieces; i++) {
-		if (model.piece[i].memory == memory)
+	for (i = 0; i < sim.pieces; i++) {
+		if (sim.piece[i].memory == memory)
 			break;
 	}
-	if (i == model.pieces)
+	if (i == sim.pieces)
 		explore_fail("what was never allocated is freed");
-	model.piece[i].freed = true;
-	system_unmap(memory, model.piece[i].bytes);
+	sim.piece[i].freed = true;
+	system_unmap(memory, sim.piece[i].bytes);
 }
 
 unsigned
-model_memory_held(void)
+sim_memory_held(void)
 {
-	return model.held;
+	return sim.held;
 }
 
 void
-model_forget(void)
+sim_forget(void)
 {
-	model.held = 0;
+	sim.held = 0;
 }
 
 ssize_t
-model_getrandom(void *to, size_t bytes)
+sim_getrandom(void *to, size_t bytes)
 {
 	memset(to, 0x35, bytes);
 	return (ssize_t)bytes;
@@ -362,12 +385,12 @@ model_getrandom(void *to, size_t bytes)
 static uint64_t
 now_ns(void)
 {
-	return model_settings.clock_moves ? explore_load(&model_now_ns, 8)
-					  : model_now_ns;
+	return sim_settings.clock_moves ? explore_load(&sim_now_ns, 8)
+					: sim_now_ns;
 }
 
 int
-model_clock_gettime(struct timespec *now)
+sim_clock_gettime(struct timespec *now)
 {
 	uint64_t ns = now_ns();
 
@@ -377,27 +400,27 @@ model_clock_gettime(struct timespec *now)
 }
 
 void
-model_clock_add(uint64_t ns)
+sim_clock_add(uint64_t ns)
 {
-	if (model_settings.clock_moves)
-		explore_modify(&model_now_ns, 8);
-	model_now_ns += ns;
+	if (sim_settings.clock_moves)
+		explore_modify(&sim_now_ns, 8);
+	sim_now_ns += ns;
 }
 
 bool
-model_idle(void)
+sim_idle(void)
 {
 	uint64_t until_ns = HWT_NEVER;
 	unsigned i;
 
 	for (i = 0; i < THREADS; i++) {
-		if (model.sleeper[i].word != NULL &&
-		    model.sleeper[i].until_ns < until_ns)
-			until_ns = model.sleeper[i].until_ns;
+		if (sim.sleeper[i].word != NULL &&
+		    sim.sleeper[i].until_ns < until_ns)
+			until_ns = sim.sleeper[i].until_ns;
 	}
 	if (until_ns == HWT_NEVER)
 		return false;
-	model_now_ns = until_ns;
+	sim_now_ns = until_ns;
 	return true;
 }
 
@@ -408,17 +431,17 @@ sleeper_ready(const void *context)
 {
 	const struct sleeper *sleeper = context;
 
-	return sleeper->woken || model_now_ns >= sleeper->until_ns;
+	return sleeper->woken || sim_now_ns >= sleeper->until_ns;
 }
 
 static void
 sleep_on(const void *word, uint64_t until_ns)
 {
-	struct sleeper *sleeper = &model.sleeper[self()];
+	struct sleeper *sleeper = &sim.sleeper[self()];
 
 	*sleeper = (struct sleeper){
 	    .word = word,
-	    .turn = ++model.turns,
+	    .turn = ++sim.turns,
 	    .until_ns = until_ns,
 	};
 	explore_await(word, 4, sleeper_ready, sleeper);
@@ -428,19 +451,19 @@ sleep_on(const void *word, uint64_t until_ns)
 void
 futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 {
-	model_touch(word);
+	sim_touch(word);
 	explore_modify(word, 4);
 	if (*(const uint32_t *)word == value)
 		sleep_on(word, until_ns);
 }
 
 bool
-model_sleeps_on(const void *word)
+sim_sleeps_on(const void *word)
 {
 	unsigned i;
 
 	for (i = 0; i < THREADS; i++) {
-		if (model.sleeper[i].word == word && !model.sleeper[i].woken)
+		if (sim.sleeper[i].word == word && !sim.sleeper[i].woken)
 			return true;
 	}
 	return false;
@@ -453,7 +476,7 @@ wake_next(const void *word)
 	unsigned i;
 
 	for (i = 0; i < THREADS; i++) {
-		struct sleeper *sleeper = &model.sleeper[i];
+		struct sleeper *sleeper = &sim.sleeper[i];
 
 		if (sleeper->word == word && !sleeper->woken &&
 		    (next == NULL || sleeper->turn < next->turn))
@@ -469,15 +492,15 @@ void
 futex_wake(const void *word, int count)
 {
 	explore_modify(word, 4);
-	model.wakes[self()] += count == 1;
+	sim.wakes[self()] += count == 1;
 	while (count > 0 && wake_next(word))
 		count--;
 }
 
 unsigned
-model_wakes(void)
+sim_wakes(void)
 {
-	return model.wakes[self()];
+	return sim.wakes[self()];
 }
 
 static bool
@@ -485,13 +508,13 @@ time_has_come(const void *context)
 {
 	const struct sleeper *sleeper = context;
 
-	return model_now_ns >= sleeper->until_ns;
+	return sim_now_ns >= sleeper->until_ns;
 }
 
 int
-model_nanosleep(const struct timespec *pause)
+sim_nanosleep(const struct timespec *pause)
 {
-	struct sleeper *sleeper = &model.sleeper[self()];
+	struct sleeper *sleeper = &sim.sleeper[self()];
 
 	*sleeper = (struct sleeper){
 	    .word = sleeper,
@@ -511,7 +534,7 @@ lock_is_free(const void *mutex)
 }
 
 int
-model_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
+sim_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
 {
 	(void)attr;
 	memset(mutex, 0, sizeof(*mutex));
@@ -519,27 +542,27 @@ model_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
 }
 
 int
-model_mutex_destroy(pthread_mutex_t *mutex)
+sim_mutex_destroy(pthread_mutex_t *mutex)
 {
-	model_touch(mutex);
+	sim_touch(mutex);
 	explore_check(lock_is_free(mutex));
 	return 0;
 }
 
 int
-model_mutex_lock(pthread_mutex_t *mutex)
+sim_mutex_lock(pthread_mutex_t *mutex)
 {
-	model_touch(mutex);
+	sim_touch(mutex);
 	explore_await(mutex, 4, lock_is_free, mutex);
-	model_touch(mutex);
+	sim_touch(mutex);
 	*(uint32_t *)mutex = self() + 1;
 	return 0;
 }
 
 int
-model_mutex_trylock(pthread_mutex_t *mutex)
+sim_mutex_trylock(pthread_mutex_t *mutex)
 {
-	model_touch(mutex);
+	sim_touch(mutex);
 	explore_modify(mutex, 4);
 	if (!lock_is_free(mutex))
 		return EBUSY;
@@ -548,9 +571,9 @@ model_mutex_trylock(pthread_mutex_t *mutex)
 }
 
 int
-model_mutex_unlock(pthread_mutex_t *mutex)
+sim_mutex_unlock(pthread_mutex_t *mutex)
 {
-	model_touch(mutex);
+	sim_touch(mutex);
 	explore_modify(mutex, 4);
 	explore_check(*(uint32_t *)mutex == self() + 1);
 	*(uint32_t *)mutex = 0;
@@ -575,32 +598,32 @@ was_signalled(const void *context)
 }
 
 int
-model_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
 	struct cond_wait wait = {.signals = (const void *)cond};
 
-	model_touch(cond);
+	sim_touch(cond);
 	explore_modify(cond, 4);
 	wait.seen = *wait.signals;
-	(void)model_mutex_unlock(mutex);
+	(void)sim_mutex_unlock(mutex);
 	explore_await(cond, 4, was_signalled, &wait);
-	(void)model_mutex_lock(mutex);
+	(void)sim_mutex_lock(mutex);
 	return 0;
 }
 
 int
-model_cond_signal(pthread_cond_t *cond)
+sim_cond_signal(pthread_cond_t *cond)
 {
-	model_touch(cond);
+	sim_touch(cond);
 	explore_modify(cond, 4);
 	++*(uint32_t *)(void *)cond;
 	return 0;
 }
 
 int
-model_cond_destroy(pthread_cond_t *cond)
+sim_cond_destroy(pthread_cond_t *cond)
 {
-	model_touch(cond);
+	sim_touch(cond);
 	return 0;
 }
 
@@ -612,29 +635,27 @@ thread_main(void *argument)
 	const struct start *start = argument;
 
 	(void)start->function(start->argument);
-	model_thread_ends();
+	sim_thread_ends();
 }
 
 int
-model_thread_create(pthread_t *thread, const pthread_attr_t *attr,
+sim_thread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *argument)
 {
-	struct start *next = &model.start[model.starts++];
+	struct start *next = &sim.start[sim.starts++];
 
 	(void)attr;
-	if (model_settings.thread_failures > 0 && explore_choose(2) == 1) {
-		model_settings.thread_failures--;
+	if (fails(SIM_THREAD))
 		return EAGAIN;
-	}
 	*next = (struct start){start, argument};
 	*thread = explore_spawn(thread_main, next) + 1;
 	return 0;
 }
 
 void
-model_thread_ends(void)
+sim_thread_ends(void)
 {
-	struct thread *thread = &model.thread[self()];
+	struct thread *thread = &sim.thread[self()];
 	const void *value;
 
 	while ((value = thread->specific) != NULL) {
@@ -652,9 +673,9 @@ thread_has_ended(const void *context)
 }
 
 int
-model_thread_join(pthread_t thread, void **result)
+sim_thread_join(pthread_t thread, void **result)
 {
-	struct thread *joined = &model.thread[thread - 1];
+	struct thread *joined = &sim.thread[thread - 1];
 
 	(void)result;
 	explore_check(!joined->joined);
@@ -667,7 +688,7 @@ model_thread_join(pthread_t thread, void **result)
 bool
 system_try_join(pthread_t thread)
 {
-	struct thread *joined = &model.thread[thread - 1];
+	struct thread *joined = &sim.thread[thread - 1];
 
 	explore_check(!joined->joined);
 	if (explore_load(&joined->ended, 4) == 0)
@@ -683,13 +704,13 @@ system_name_thread(const char *name)
 }
 
 pthread_t
-model_thread_self(void)
+sim_thread_self(void)
 {
 	return self() + 1;
 }
 
 int
-model_key_create(pthread_key_t *key, void (*function)(void *))
+sim_key_create(pthread_key_t *key, void (*function)(void *))
 {
 	*key = 1;
 	destructor = function;
@@ -697,15 +718,15 @@ model_key_create(pthread_key_t *key, void (*function)(void *))
 }
 
 int
-model_setspecific(pthread_key_t key, const void *value)
+sim_setspecific(pthread_key_t key, const void *value)
 {
 	(void)key;
-	model.thread[self()].specific = value;
+	sim.thread[self()].specific = value;
 	return 0;
 }
 
 int
-model_nothing(void)
+sim_nothing(void)
 {
 	return 0;
 }
@@ -713,47 +734,51 @@ model_nothing(void)
 /* Files: eventfds alone. */
 
 int
-model_eventfd(void)
+sim_eventfd(void)
 {
 	int fd;
 
-	for (fd = 0; model.open[fd]; fd++)
+	if (fails(SIM_EVENTFD)) {
+		errno = EMFILE;
+		return -1;
+	}
+	for (fd = 0; sim.open[fd]; fd++)
 		continue;
-	model.open[fd] = true;
-	model.file[fd] = 0;
+	sim.open[fd] = true;
+	sim.file[fd] = 0;
 	return fd;
 }
 
 int
-model_eventfd_read(int fd, eventfd_t *count)
+sim_eventfd_read(int fd, eventfd_t *count)
 {
-	explore_check(model.open[fd]);
-	explore_modify(&model.file[fd], 8);
-	*count = model.file[fd];
-	model.file[fd] = 0;
+	explore_check(sim.open[fd]);
+	explore_modify(&sim.file[fd], 8);
+	*count = sim.file[fd];
+	sim.file[fd] = 0;
 	return *count != 0 ? 0 : -1;
 }
 
 int
-model_eventfd_write(int fd, eventfd_t count)
+sim_eventfd_write(int fd, eventfd_t count)
 {
-	explore_check(model.open[fd]);
-	explore_modify(&model.file[fd], 8);
-	model.file[fd] += count;
+	explore_check(sim.open[fd]);
+	explore_modify(&sim.file[fd], 8);
+	sim.file[fd] += count;
 	return 0;
 }
 
 uint64_t
-model_eventfd_count(int fd)
+sim_eventfd_count(int fd)
 {
-	return explore_load(&model.file[fd], 8);
+	return explore_load(&sim.file[fd], 8);
 }
 
 int
-model_close(int fd)
+sim_close(int fd)
 {
-	explore_check(model.open[fd]);
-	explore_modify(&model.file[fd], 8);
-	model.open[fd] = false;
+	explore_check(sim.open[fd]);
+	explore_modify(&sim.file[fd], 8);
+	sim.open[fd] = false;
 	return 0;
 }
