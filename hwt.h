@@ -209,7 +209,7 @@
  *   what else a thread needs
  *   clock_gettime                 if the C library cannot read the clock
  *                                 without a system call: see CLOCK
- *   write                         warnings on stderr; mailboxes
+ *   write                         mailboxes; warnings on stderr
  *   eventfd2, read, close         mailboxes
  *
  * A sandbox should allow these. They may fail with an error, but must not kill
@@ -219,6 +219,7 @@
  *                                 and no memory is released
  *   clock_nanosleep, sched_yield  otherwise a short wait for another thread is
  *                                 a busy one
+ *   poll, or ppoll (aarch64)      otherwise warnings on stderr are dropped
  *   getrandom                     first generations are random; otherwise they
  *                                 come from AT_RANDOM of getauxval(3)
  *   openat, read, close           hwt_create reads the name of the kernel's
@@ -373,7 +374,12 @@ struct hwt_wake {
 
 /* write gets warnings. message is one line without a newline; level is that of
  * syslog(3). It is called by the worker, and by hwt_advance in its thread. It
- * may call what execute may call. */
+ * may call what execute may call. While it blocks, no timeout of the timer
+ * runs, and hwt_stop waits.
+ *
+ * Without it, warnings go to stderr, and never block: if poll(2) says that
+ * stderr cannot be written at once, the warning is dropped. The next one that
+ * is written says how many were. */
 struct hwt_log {
 	void (*write)(void *ctx, int level, const char *message);
 	void *ctx;

@@ -118,6 +118,7 @@
 #include <syslog.h>
 
 #include "core/debug.h"
+#include "core/log.h"
 #include "core/probe.h"
 #include "core/timer.h"
 
@@ -238,6 +239,15 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 }
 
 static void
+timer_warn(const struct hwt *timer, const char *message)
+{
+	if (timer->log.write != NULL)
+		timer->log.write(timer->log.ctx, LOG_WARNING, message);
+	else
+		log_stderr("%s", message);
+}
+
+static void
 log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 {
 	uint64_t now_ns = timer_now(timer);
@@ -246,7 +256,7 @@ log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 	if (*logged_ns != 0 && now_ns - *logged_ns < SECOND_NS)
 		return;
 	*logged_ns = now_ns;
-	timer_log(timer, LOG_WARNING, message);
+	timer_warn(timer, message);
 }
 
 /* Counts a task that has held the worker since began_ns. */
@@ -600,7 +610,7 @@ worker_main(void *argument)
 	thread_state.worker_frame.serial = timer->serial;
 	thread_state.frames = &thread_state.worker_frame;
 	if (process_add_worker())
-		timer_log(timer, LOG_WARNING,
+		timer_warn(timer,
 		    "more than 64 timers have a running thread each; one timer "
 		    "serves a whole process");
 	while (!worker_must_end(timer)) {

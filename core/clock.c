@@ -28,17 +28,15 @@
  * relaxed accesses suffice. A thread that reads an old 0 reads the clock.
  */
 #define _GNU_SOURCE
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core/clock.h"
+#include "core/log.h"
 
 void
 clock_failed(void)
 {
-	(void)dprintf(
-	    STDERR_FILENO, "hwt: CLOCK_MONOTONIC cannot be read any more\n");
+	log_stderr("CLOCK_MONOTONIC cannot be read any more");
 	abort();
 }
 
@@ -47,6 +45,7 @@ clock_failed(void)
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #define WINDOW_NS UINT64_C(4000)
 #define CALIBRATE_MIN_NS UINT64_C(1000000)

@@ -39,13 +39,11 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
-#include <unistd.h>
 
 #include "core/debug.h"
+#include "core/log.h"
 #include "core/timer.h"
 
 #define TICK_DEFAULT_NS HWT_MS(100)
@@ -461,8 +459,7 @@ must_be_marked(const struct hwt *timer)
 {
 	if (a64_load_relaxed(&timer->mark) == MARK_LIVE)
 		return;
-	(void)dprintf(
-	    STDERR_FILENO, "hwt: hwt_destroy: no timer, or destroyed before\n");
+	log_stderr("hwt_destroy: no timer, or destroyed before");
 	abort();
 }
 

@@ -30,11 +30,14 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 
+#include "core/debug.h"
 #include "core/timer.h"
 
 #define EPOCH_NONE 0
 #define EPOCH_RENEWING 1
 #define MANY_WORKERS 64u
+
+struct debug debug;
 
 struct epoch_place process_epoch_at = {.word = &process_epoch_at.fallback};
 

@@ -264,9 +264,6 @@ int timer_stop(
  * timer_turn_end, and a stop waits. -ESHUTDOWN, -EDEADLK: as hwt_advance. */
 int timer_turn_begin(struct hwt *timer);
 
-/* core/log.c */
-void timer_log(const struct hwt *timer, int level, const char *message);
-
 /* core/wake.c */
 /* Pushes a record that the caller left PENDING without HAS_ENTRY, and wakes the
  * worker if needed. Always 0, so that it can be tail-called. */

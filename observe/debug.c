@@ -17,9 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/debug.h"
+#include "core/log.h"
 #include "core/timer.h"
 #include "observe/symbol.h"
 
@@ -107,8 +107,7 @@ report_leaks(void)
 		return;
 	for (object = take_objects(); object != NULL; object = next) {
 		if (object->what != NULL)
-			(void)dprintf(STDERR_FILENO,
-			    "hwt: alive at exit: %s %p, made at %s\n",
+			log_stderr("alive at exit: %s %p, made at %s",
 			    object->what, object->address,
 			    symbol_name(object->place, place, sizeof(place)));
 		next = object->next;
@@ -158,6 +157,5 @@ debug_init(void)
 		at += length + (at[length] != '\0');
 	}
 	if (unknown)
-		(void)dprintf(STDERR_FILENO,
-		    "hwt: HWT_DEBUG=%s: the words are leaks and slow\n", words);
+		log_stderr("HWT_DEBUG=%s: the words are leaks and slow", words);
 }

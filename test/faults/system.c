@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -244,7 +245,7 @@ faulty_abort(void)
 {
 	(void)strike(CALL_ABORT);
 	if (fault_here()->call != CALL_CLOCK_GETTIME || injected == 0 ||
-	    calls[CALL_DPRINTF] == 0)
+	    calls[CALL_WRITE] == 0)
 		abort();
 	section_abort();
 }
@@ -308,8 +309,8 @@ int faulty_close(int fd);
 int faulty_eventfd(unsigned count, int flags);
 int faulty_eventfd_read(int fd, eventfd_t *value);
 int faulty_eventfd_write(int fd, eventfd_t value);
-int faulty_dprintf(int fd, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+int faulty_poll(struct pollfd *fds, nfds_t count, int wait_ms);
+ssize_t faulty_write(int fd, const void *buffer, size_t size);
 
 int
 faulty_open(const char *path, int flags)
@@ -382,10 +383,18 @@ faulty_vfprintf(FILE *file, const char *format, va_list arguments)
 
 /* Warnings are provoked here by the dozen: nobody wants to read them. */
 int
-faulty_dprintf(int fd, const char *format, ...)
+faulty_poll(struct pollfd *fds, nfds_t count, int wait_ms)
 {
-	CHECK(fd == STDERR_FILENO && strncmp(format, "hwt: ", 5) == 0);
-	return fails(CALL_DPRINTF) ? -1 : 1;
+	CHECK(fds->fd == STDERR_FILENO && count == 1 && wait_ms == 0);
+	fds->revents = POLLOUT;
+	return fails(CALL_POLL) ? -1 : 1;
+}
+
+ssize_t
+faulty_write(int fd, const void *buffer, size_t size)
+{
+	CHECK(fd == STDERR_FILENO && memcmp(buffer, "hwt: ", 5) == 0);
+	return fails(CALL_WRITE) ? -1 : (ssize_t)size;
 }
 
 /* Threads. */

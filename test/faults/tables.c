@@ -22,7 +22,6 @@ const struct swept swept[CALLS] = {
     [CALL_CLOCK_REALTIME] = {"clock_gettime", "clock_realtime", {EINVAL},
 	CALL_GETRANDOM, EAGAIN},
     [CALL_CLOSE] = {"close", "close", {EINTR, EIO}},
-    [CALL_DPRINTF] = {"dprintf", "dprintf", {EBADF}},
     [CALL_EVENTFD] = {"eventfd", "eventfd", {EMFILE, ENFILE, ENOMEM, ENODEV}},
     [CALL_EVENTFD_READ] = {"eventfd_read", "eventfd_read", {EAGAIN, EINTR}},
     [CALL_EVENTFD_WRITE] = {"eventfd_write", "eventfd_write", {EINTR, EIO}},
@@ -38,6 +37,7 @@ const struct swept swept[CALLS] = {
     [CALL_NANOSLEEP] = {"nanosleep", "nanosleep", {EINTR}, CALL_FUTEX_WAIT,
 	ENOSYS},
     [CALL_OPEN] = {"open", "open", {EMFILE, EACCES}},
+    [CALL_POLL] = {"poll", "poll", {EINTR, ENOSYS}},
     [CALL_PTHREAD_ATFORK] = {"pthread_atfork", "pthread_atfork", {ENOMEM},
 	CALL_MADVISE, EINVAL},
     [CALL_PTHREAD_ATTR_GETDETACHSTATE] = {"pthread_attr_getdetachstate",
@@ -57,6 +57,7 @@ const struct swept swept[CALLS] = {
     [CALL_READ] = {"read", "read", {SHORT, EIO, EINTR}},
     [CALL_SYSCONF] = {"sysconf", "sysconf", {EINVAL}},
     [CALL_VFPRINTF] = {"vfprintf", "vfprintf", {EIO}},
+    [CALL_WRITE] = {"write", "write", {EBADF, EAGAIN}},
 };
 
 /* The calls that cannot fail, and why. */
@@ -93,4 +94,5 @@ const struct sound {
     {"strlen", "pure"},
     {"strnlen", "pure"},
     {"strtoul", "0 for what is no number: then no line has the address"},
+    {"vsnprintf", "as snprintf"},
 };

@@ -2,7 +2,7 @@
 /*
  * The clock for deadlines: never behind CLOCK_MONOTONIC. Its source is part of
  * this file, so that the counter and the clock can be made to disagree, and so
- * is that of waiting; what is in the library is another copy.
+ * are those of messages and of waiting; what is in the library is another copy.
  */
 #define _GNU_SOURCE
 #include "test/spec/support_promises.h"
@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "../../core/clock.c"
+#include "../../core/log.c"
 #include "../../core/system.c"
 #include "../../core/system_linux.c"
 

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Warnings on a stderr that nobody reads: they are dropped, the worker goes on,
+ * and neither the process nor a child that is forked meanwhile hangs or dies at
+ * its exit. The runner must not exit, so the program is executed anew.
+ */
+#include "test/spec/support_promises.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SUITE(log);
+
+#define ROLE "HWT_TEST_LOG_ROLE"
+#define LEFT_BY_EXIT 17
+
+static int
+refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	(void)ctx;
+	(void)timer;
+	(void)timeout;
+	return EAGAIN;
+}
+
+static const struct hwt_executor refusing = {.execute = refuse};
+
+/* A pipe in the place of stderr; its end for reading. */
+static int
+pipe_for_stderr(void)
+{
+	int ends[2];
+
+	child_check(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+	child_ok(close(ends[1]));
+	return ends[0];
+}
+
+static void
+fill(int fd)
+{
+	static const char bytes[4096];
+	int flags = fcntl(fd, F_GETFL);
+
+	child_ok(fcntl(fd, F_SETFL, flags | O_NONBLOCK));
+	while (write(fd, bytes, sizeof(bytes)) > 0)
+		;
+	child_ok(fcntl(fd, F_SETFL, flags));
+}
+
+static _Atomic uint64_t runs;
+
+static void
+count_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+	runs++;
+}
+
+static struct hwt *
+periodic_timer(void)
+{
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
+
+	child_ok(hwt_new_periodic(
+	    timer, NULL, NULL, count_task, NULL, HWT_MS(1), HWT_MS(1)));
+	return timer;
+}
+
+static void
+await_runs(void)
+{
+	uint64_t before = runs;
+
+	while (runs < before + 3)
+		sleep_ns(HWT_MS(1));
+}
+
+/* Forked while the worker has a warning to write. */
+static void
+exit_in_child(void)
+{
+	pid_t child = child_split();
+
+	child_check(child >= 0);
+	if (child == 0) {
+		(void)periodic_timer();
+		await_runs();
+		exit(LEFT_BY_EXIT);
+	}
+	child_check(child_reap(child) == LEFT_BY_EXIT);
+}
+
+__attribute__((constructor)) static void
+play_role(void)
+{
+	struct hwt_stats stats = {0};
+	struct hwt *timer;
+
+	if (getenv(ROLE) == NULL)
+		return;
+	(void)pipe_for_stderr();
+	fill(STDERR_FILENO);
+	timer = periodic_timer();
+	child_ok(
+	    hwt_new_timeout_on(timer, &refusing, NULL, idle_task, NULL, 0));
+	while (stats.executor_refused == 0)
+		child_ok(hwt_read_stats(timer, &stats));
+	for (int i = 0; i < 20; i++)
+		exit_in_child();
+	await_runs();
+	child_ok(hwt_stop(timer, NULL));
+	exit(LEFT_BY_EXIT);
+}
+
+static void
+become(void *arg)
+{
+	char name[] = "hwt-test";
+	char *const argv[] = {name, NULL};
+
+	(void)arg;
+	child_ok(setenv(ROLE, "", 1));
+	/* A report would be written to stderr. */
+	child_ok(setenv("ASAN_OPTIONS", "detect_leaks=0", 1));
+	(void)execv("/proc/self/exe", argv);
+}
+
+Test(log, a_stderr_that_nobody_reads_stops_no_worker_and_no_exit)
+{
+	assert_i64(child_reap(child_fork(become, NULL)), LEFT_BY_EXIT);
+}
+
+/* Manual timers that warn once each. */
+static void
+warn(void)
+{
+	struct hwt_options options = {
+	    .flags = HWT_MANUAL, .tick_ns = HWT_US(10), .executor = &refusing};
+	uint64_t started = 0;
+	struct hwt *timer;
+
+	child_ok(hwt_create(&timer, &options));
+	child_ok(hwt_new_timeout(timer, NULL, idle_task, NULL, 0));
+	while (started == 0)
+		child_ok(hwt_advance(timer, &started));
+	worker_timer_close(timer);
+}
+
+static void
+warn_and_read(void *arg)
+{
+	const char *said = "hwt: an executor refused a timeout; its task runs "
+			   "in the worker (2 before it were dropped)\n";
+	int fd = pipe_for_stderr();
+	char text[4096] = "";
+
+	(void)arg;
+	fill(STDERR_FILENO);
+	warn();
+	warn();
+	child_ok(fcntl(fd, F_SETFL, O_NONBLOCK));
+	while (read(fd, text, sizeof(text)) > 0)
+		;
+	warn();
+	memset(text, 0, sizeof(text));
+	child_check(read(fd, text, sizeof(text) - 1) > 0);
+	child_check(strcmp(text, said) == 0);
+	/* Nobody can read it any more: no SIGPIPE. */
+	child_ok(close(fd));
+	warn();
+}
+
+Test(log, the_next_warning_says_how_many_were_dropped)
+{
+	in_child(warn_and_read, NULL);
+}
