@@ -15,9 +15,8 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 # tools/module.mk names the lists.
 hwt_include := hwt.h $(wildcard hwt.hpp)
 hwt_man := $(wildcard man/*.[1-9])
-hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES tools/hwt-gdb.py \
-	tools/hwt.bt examples/must.h \
-	$(wildcard examples/recipes/* examples/loops/*)
+hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES tools/hwt.bt \
+	examples/must.h $(wildcard examples/recipes/* examples/loops/*)
 hwt_fill := pkgconfig/hwt.pc $(patsubst %,cmake/hwt/hwt-%.cmake, \
 	config config-version targets hiredis)
 hwt_python := bindings/python/hwt.py
@@ -113,10 +112,6 @@ install: all $(usable)
 	@echo '  installed hwt $(version)$(if $(usable), with)' \
 		$(usable) 'in $(DESTDIR)$(PREFIX)'
 
-$(MODULES:%=install-%): install-%: all %
-	$(call put,$*)
-	@echo '  installed $* in $(DESTDIR)$(PREFIX)'
-
 # $(call take,PARTS): takes away their files, those that are there, and of the
 # folders that only such files are in those that are empty then.
 from = $(if $2,[ ! -d '$1' ] || (cd '$1' && rm -fv $2) || exit;)
@@ -145,9 +140,6 @@ endef
 
 uninstall:
 	$(call take,hwt $(MODULES))
-$(MODULES:%=uninstall-%): uninstall-%:
-	$(call take,$*)
-
 single: build/single/hwt.c
 	@echo "  the library is in $(<D): hwt.h and hwt.c; for C++ also hwt.hpp"
 build/single/hwt.c: $(headers) $(core) $(wildcard $(addsuffix *.h, \
@@ -160,18 +152,6 @@ build/single/hwt.o: build/single/hwt.c
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wall -Wextra -Wpedantic -Wshadow \
 		-Werror -c -o $@ $<
-
-# What programs see of the libraries. A release copies its
-# build/abi/libhwt*-VERSION.c to packaging/abi.
-last_abi := -g -O0
-abi_header = $(patsubst _%,modules/%/,$(*:libhwt%=%))$(*:lib%=%).h
-abi_compared := $(patsubst %,abi-%,libhwt $(MODULES:%=libhwt_%))
-.PHONY: $(abi_compared)
-abi: $(abi_compared)
-$(abi_compared): abi-%: build/abi/%.so
-	@packaging/abi/compare $< $(abi_header)
-build/abi/%-$(version).c: build/abi/%.so $(headers)
-	packaging/abi/write $< $(abi_header) >$@
 
 deb:
 	@packaging/deb build/deb $(version)

@@ -10,16 +10,14 @@ define newline
 
 endef
 
-# Before a compiler is called, what demo, check and deps need is installed; the
-# others tell what they miss, and stop. make -n does neither.
-needy := $(filter deps demo% soak-durable durable-seeds durable-cut \
-	perf-durable billion perf-store build/plain/hwt-test install $(packed) \
-	$(moduled) $(tested) $(measured),$(MAKECMDGOALS))
-tell := $(if $(filter deps demo% check check-all,$(needy)),,--tell)
-ifneq ($(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy)),)
-ifneq ($(shell CC='$(CC)' CXX='$(CXX)' CLANG='$(CLANG)' ARCH='$(ARCH)' \
-	OBJCOPY='$(OBJCOPY)' tools/deps $(tell) $(needy) >&2 && \
-	echo there),there)
+# demo, check and check-all install the packages that they need; other goals
+# name what they miss, and stop. make -n does neither.
+needy := $(filter demo% soak-durable durable-% billion $(packed) $(moduled) \
+	$(tested),$(MAKECMDGOALS:check=check$(ARCH:%=-%)))
+needy := $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy))
+ifneq ($(needy),)
+ifneq ($(shell tools/deps $(if $(filter demo% check%,$(needy)),,--tell) \
+	$(needy) >&2 && echo there),there)
 $(error what is needed is not there)
 endif
 # Alone, they use all cores, unless -j says otherwise.
@@ -28,13 +26,8 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 endif
 
-# Machines that are emulated for the tests, and the ways of building for ARCH.
-machines := aarch64 s390x riscv64
-emulated := $(filter $(machines),$(ARCH))
-emulated += $(emulated:aarch64=aarch64-c11)
-emulated := $(sort $(emulated))
-cross = $(or $(if $(filter $(emulated),$(way)),$(ARCH)-linux-gnu-), \
-	$(if $(filter smp%,$(way)),aarch64-linux-gnu-))
+# For tools that must be those of another machine.
+cross = $(if $(filter aarch64,$(way)),aarch64-linux-gnu-)
 
 # build/WAY/FILE.o is FILE.c built in one way: with the compiler cc_WAY, and
 # with flags_WAY, link_WAY and libs_WAY.

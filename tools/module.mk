@@ -82,9 +82,9 @@ $1_support := test/spec/support.c test/spec/support_promises.c test/script.c
 $1_wrapped := $$(sort $$(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
 	$$($1_support)))
 build/%/$1-test: private own_libs = $$($1_wrapped:%=-Wl,--wrap=%) \
-	$$(if $$(runner_$$(way)),,-lcriterion)
+	-lcriterion
 build/%/$1-test: $$$$(call objects,$(wildcard modules/$1/test/spec/*.c) \
-		$$($1_support)) $$$$(objects_$$$$*) $$$$(runner_$$$$*) \
+		$$($1_support)) $$$$(objects_$$$$*) \
 		build/%/libhwt_$1.a build/%/libhwt.a
 	$$(link_program)
 
@@ -92,7 +92,7 @@ $1_programs := $(wildcard modules/$1/test/stress/*.c)
 # For AddressSanitizer: what breaks a rule of ownership, and who keeps it.
 $1_owners := $(wildcard modules/$1/test/misuse/*.c \
 	modules/$1/test/stress/*_found.c)
-$$(foreach w,plain clang asan tsan cov noise musl $(emulated), \
+$$(foreach w,plain clang asan tsan cov musl aarch64, \
 		$$(patsubst %.c,build/$$w/%, \
 		$$(sort $$($1_programs) $$($1_owners)))): %: %.o \
 		$$$$(objects_$$$$(way)) build/$$$$(way)/libhwt_$1.a \
@@ -121,20 +121,6 @@ faults: faults-$1
 faults-$1: build/plain/modules/$1/test/faults/faults
 	@test/faults/imports $$($1_tables) check build/plain/libhwt_$1.o
 	@$$< all
-
-check-musl: $$(if $$(SHORT),,build/musl/$1-test \
-		$$($1_programs:%.c=build/musl/%))
-ifneq ($(emulated),)
-check: $$(foreach w,$(emulated),$$($1_programs:%.c=build/$$w/%)) \
-		$$(if $$(SHORT),,$(emulated:%=build/%/$1-test))
-else
-check: $1 build/plain/$1-test build/plain/modules/$1/test/faults/faults \
-		$$(foreach w,plain tsan,$$($1_programs:%.c=build/$$w/%))
-check-all: build/clang/$1-test build/asan/$1-test \
-		build/asan/modules/$1/test/faults/faults \
-		$$($1_owners:%.c=build/asan/%) \
-		$$(foreach w,plain tsan noise,$$($1_programs:%.c=build/$$w/%))
-endif
 
 covered += modules/$1
 coverage_of += build/cov/$1-test \

@@ -32,12 +32,4 @@ perf-store: $(checkout_store)
 	@for design in hwt mutex order; do \
 		echo "$$design:" && $< $$design $(STORE) || exit 1; done
 
-checkout_programs_asan := $(addprefix build/asan/$(checkout_test)/stress/, \
-	checkout_race checkout_store)
-ifeq ($(emulated),)
-check: build/explore/checkout-explore
-check-all: build/explore/checkout-explore $$(pool) \
-		$(checkout_programs_asan)
-endif
-
 coverage_of += build/cov-explore/checkout-explore$(,)1000

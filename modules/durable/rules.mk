@@ -26,8 +26,8 @@ build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
 	$(call say,EMBED)
 	@mkdir -p $(@D)
 	$(Q)modules/durable/embed modules/durable/scripts >$@
-durable_embeds := $(foreach w,plain clang asan tsan noise fuzz cov lto abi \
-	musl $(emulated), \
+durable_embeds := $(foreach w,plain clang asan tsan fuzz cov lto musl \
+	aarch64, \
 	build/$w/modules/durable/call.o)
 $(durable_embeds): build/durable/scripts.h
 $(durable_embeds): own = -Ibuild/durable
@@ -109,20 +109,11 @@ build/asan/durable-route: $$(call objects,$(durable_fuzz) \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 
-ifeq ($(emulated),)
-check: build/plain/libhwt_durable.so build/plain/libhwt_durable.a \
-		build/plain/durable-test build/asan/durable-route \
-		build/tsan/libhwt_durable.a $(durable_programs) \
-		$(filter build/tsan/%,$(durable_stressed))
-check-all: build/clang/durable-test build/asan/durable-test \
-		build/asan/libhwt_durable.a build/fuzz/durable-route \
-		$(durable_stressed)
-endif
-# Compiled, and no more: there is no hiredis to link with.
-ifeq ($(SHORT),)
-check: $(emulated:%=build/%/libhwt_durable.a)
-check-musl: build/musl/libhwt_durable.a
-endif
+# What the tests in Python run.
+.PHONY: durable-tests durable-tests-asan
+durable-tests: build/plain/libhwt_durable.so build/plain/libhwt_durable.a \
+		$(durable_programs)
+durable-tests-asan: durable-tests $(durable_bin:%=build/asan/%)
 
 -include modules/durable/programs/rules.mk modules/durable/test/rules.mk \
 	modules/durable/perf/rules.mk

@@ -9,7 +9,3 @@ $(eval $(call module,purgatory))
 # The explorer has a model in the place of memory.c, and no files.
 explored_alone += modules/purgatory/memory.c modules/purgatory/stats_write.c
 $(eval $(call module_tests,purgatory))
-
-ifeq ($(emulated),)
-check-all: $$(longpoll)
-endif

@@ -36,12 +36,6 @@ perf-durable: $(durable_perf) $(durable_neighbour) $(durable_http) \
 		$(durable_programs)
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
-# These need no package that the tests do not.
-ifeq ($(emulated),)
-check-all: $(filter-out %-postgresql,$(durable_perf)) $(durable_neighbour) \
-	$(durable_http) build/plain/modules/durable/perf/billion
-endif
-
 # HOURS and MINUTES may be fractions.
 durable_billion := $(call durable_perf_of,billion)
 $(durable_billion): $(call durable_perf_of,billion.o) $(durable_perf_hwt)

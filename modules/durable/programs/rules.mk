@@ -15,7 +15,4 @@ $(durable_demo): %: %.o build/plain/libhwt_durable.a build/plain/libhwt.a
 demo-durable: $(durable_demo) $(durable_programs)
 	@examples/durable/demo $(DEMO)
 
-ifeq ($(emulated),)
-check: $(durable_programs) build/plain/libhwt_durable.a
-check-all: $(durable_programs) $(durable_demo) $(durable_bin:%=build/asan/%)
-endif
+durable-tests: $(durable_demo)

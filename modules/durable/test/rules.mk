@@ -20,8 +20,6 @@ durable-cut: build/durable/clock.so build/plain/hwt-aof-repair
 mutants: build/durable/clock.so build/plain/hwt-aof-repair
 mutants: export SCRIPTS := modules/durable/test/mutants.py
 
-ifeq ($(emulated),)
-check check-all: build/durable/clock.so
-endif
+durable-tests: build/durable/clock.so
 
 -include modules/durable/test/programs/rules.mk

@@ -16,6 +16,5 @@ soak-durable: build/plain/modules/durable/test/programs/client \
 	$(Q)python3 -B modules/durable/test/soak.py $(SOAK)
 	$(Q)python3 -B modules/durable/test/proxy.py --every $(or $(EVERY),1)
 
-ifeq ($(emulated),)
-check check-all: $(durable_clients)
-endif
+durable-tests: $(filter build/plain/%,$(durable_clients))
+durable-tests-asan: $(durable_clients)
