@@ -105,6 +105,11 @@ $(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
 
 $(call in,$(ways),test/random/model.c): $$(call objects,$(model))
 
+# ThreadSanitizer watches the program, and not the library.
+build/tsan/test/check/watched: build/tsan/test/check/watched.o \
+		build/plain/libhwt.a
+	$(link_program)
+
 # The library with the system's functions under other names, to make them fail.
 build/%/test/faults/libhwt.o: build/%/libhwt.o test/faults/imports \
 		test/faults/tables.c
