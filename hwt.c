@@ -800,6 +800,8 @@ hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 	if (before != -ENOENT &&
 	    (before != -EINPROGRESS || will_run_again(timer, old.id)))
 		return before;
+	if (old.id == HWT_CLOSED.id)
+		return -ECANCELED;
 	/* Written before the new task can start, not after. */
 	result =
 	    hwt_new_timeout_on(timer, executor, timeout, task, arg, delay_ns);

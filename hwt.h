@@ -182,8 +182,8 @@
  *   hwt_touch                with all other use of the variable *timeout, not
  *                            of the timeout: see there
  *   hwt_pool_destroy, hwt_mailbox_destroy
- *                            with scheduling for that executor: end the
- *                            timeouts, or stop the timers, first
+ *                            with scheduling for that executor, and posting to
+ *                            it: end the timeouts, or stop the timers, first
  *
  * No function is async-signal-safe. Tasks and callbacks must return: they must
  * not leave by longjmp, by a C++ exception, by pthread_exit or by cancellation.
@@ -318,6 +318,15 @@ struct hwt;
 typedef struct hwt_timeout {
 	uint64_t id;
 } hwt_timeout;
+
+/* Never a handle. hwt_touch of a variable that has this value returns
+ * -ECANCELED: see there. For all other calls it has ended: -ENOENT. */
+#define HWT_CLOSED HWT_LITERAL(hwt_timeout, UINT64_MAX)
+#ifdef __cplusplus
+#define HWT_LITERAL(type, value) (type{value})
+#else
+#define HWT_LITERAL(type, value) ((type){value})
+#endif
 
 /* A task. Its arguments are its own handle and the arg that it was scheduled
  * with. It runs in the worker, or where its executor runs it. It may call all
@@ -814,16 +823,18 @@ int hwt_reschedule_at(
  * handed over or running, others get -EINPROGRESS. One that was cancelled
  * while it runs is in its last run, and a one-shot timeout replaces it.
  *
- * A touch also revives what was cancelled: whoever closes a connection must
- * make sure that no touch follows. The variable *timeout is read and written
- * without atomic operations. The caller serializes calls for the same variable,
- * and what else reads or writes it, with each other: a lock, or one thread (the
- * loop that runs the mailbox). That includes a task that compares its handle
- * with the variable, unless it is the new one's task: that sees the new handle.
- * Calls that take a copy of the handle need no such care.
+ * A touch also revives what was cancelled. So whoever closes a connection sets
+ * *timeout to HWT_CLOSED after it has cancelled the handle: a touch that comes
+ * later returns -ECANCELED and changes nothing. The variable *timeout is read
+ * and written without atomic operations. The caller serializes calls for the
+ * same variable, and what else reads or writes it, with each other: a lock, or
+ * one thread (the loop that runs the mailbox). That includes a task that
+ * compares its handle with the variable, unless it is the new one's task: that
+ * sees the new handle. Calls that take a copy of the handle need no such care.
  *
  * [any][cb]. Lock-free, as hwt_reschedule and hwt_new_timeout. On failure
  * nothing has changed, *timeout included: it may name a live timeout.
+ * -ECANCELED    *timeout is HWT_CLOSED
  * -EINPROGRESS  a periodic timeout: see above
  * -EINVAL       timer, timeout or task is NULL, executor->execute is NULL, or
  *               delay_ns is out of range, also when a reschedule would not use
@@ -950,6 +961,16 @@ int hwt_shared(struct hwt **timer);
 HWT_MUST_CHECK
 int hwt_shared_shutdown(struct hwt_unprocessed *unprocessed);
 
+/* A function that is to run on the thread of an event loop, or of a pool: put
+ * one into a structure of your own, as its first member, and cast. It is the
+ * caller's memory: it must live, and be left alone, from the call that posts it
+ * until the function has begun. From then on it is free, to be freed or posted
+ * again, by the function too. What is posted cannot be called back. */
+struct hwt_post {
+	uint64_t private_words[2];
+};
+typedef void hwt_posted(struct hwt_post *post);
+
 /* An executor with threads of its own. */
 struct hwt_pool;
 
@@ -973,10 +994,23 @@ int hwt_pool_create(
 const struct hwt_executor *hwt_pool_executor(struct hwt_pool *pool);
 
 /*
+ * Calls function(post) on a thread of the pool. Posts and timeouts are begun in
+ * the order in which they arrived, and share the places of queue_limit. What
+ * the caller wrote before, the function sees.
+ *
+ * [any][cb]. Lock-free, no allocation.
+ * -EAGAIN  the queue is full, or the pool is being destroyed
+ */
+HWT_MUST_CHECK
+int hwt_pool_post(
+    struct hwt_pool *pool, struct hwt_post *post, hwt_posted *function);
+
+/*
  * Runs what the pool holds, joins its threads and frees it.
  *
- * [any], not from a task in it. No timer may still hand timeouts over to it.
- * -EDEADLK  called from a task in this pool
+ * [any], not from a task in it. No timer may still hand timeouts over to it,
+ * and other threads' hwt_pool_post must have returned.
+ * -EDEADLK  called from a task, or a posted function, in this pool
  */
 HWT_MUST_CHECK
 int hwt_pool_destroy(struct hwt_pool *pool);
@@ -1005,10 +1039,20 @@ int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
 /*
- * Starts at most max tasks on the calling thread; 0: all that are there now.
- * *tasks_started becomes their number; tasks_started may be NULL. After
- * hwt_cancel has returned 0 on the loop's thread, the task does not run, even
- * if it was in the mailbox.
+ * Calls function(post) in hwt_mailbox_run. Posts of one thread run in the order
+ * of its calls. What the caller wrote before, the function sees. A function
+ * that posts itself again runs in the next hwt_mailbox_run.
+ *
+ * [any][cb]. Lock-free, no allocation, cannot fail for valid arguments.
+ */
+int hwt_mailbox_post(
+    struct hwt_mailbox *mailbox, struct hwt_post *post, hwt_posted *function);
+
+/*
+ * Starts at most max tasks and posted functions on the calling thread; 0: all
+ * that are there now. *tasks_started becomes the number of tasks, without
+ * posted functions; tasks_started may be NULL. After hwt_cancel has returned 0
+ * on the loop's thread, the task does not run, even if it was in the mailbox.
  *
  * Call it on the loop's thread. A task that it runs may call it too, and then
  * starts tasks that the outer call would have started. Another thread can
@@ -1028,10 +1072,11 @@ const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
  * call hwt_mailbox_run and this function until it returns 0: a timeout that was
  * cancelled while a worker was handing it over arrives after that.
  *
- * Call it on the loop's thread. No timer may still hand timeouts over to it.
- * -EBUSY  it holds timeouts (including cancelled ones, which one more
- *         hwt_mailbox_run releases), or a task of its hwt_mailbox_run is
- *         running
+ * Call it on the loop's thread. No timer may still hand timeouts over to it,
+ * and every hwt_mailbox_post must have returned.
+ * -EBUSY  it holds posts or timeouts (including cancelled ones, which one more
+ *         hwt_mailbox_run releases), or hwt_mailbox_run is running a task or a
+ *         posted function of it
  */
 HWT_MUST_CHECK
 int hwt_mailbox_destroy(struct hwt_mailbox *mailbox);

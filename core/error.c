@@ -16,8 +16,8 @@ static const struct {
 	"kind of timer"},
     {ENOMEM, "no memory"},
     {EAGAIN,
-	"not now: no thread can be created, the clock cannot be read, or the "
-	"file does not take the text"},
+	"not now: no thread can be created, the clock cannot be read, the "
+	"pool's queue is full, or the file does not take the text"},
     {ESHUTDOWN, "the timer is stopped or being stopped"},
     {ENOBUFS, "the limit of pending timeouts is reached"},
     {ENOENT, "the timeout has ended or never existed"},
@@ -28,6 +28,7 @@ static const struct {
     {EBUSY,
 	"it is still in use: the timer is not stopped, or an executor holds "
 	"timeouts"},
+    {ECANCELED, "the timeout was closed: its handle is HWT_CLOSED"},
     {EOWNERDEAD, "it was made before this process was forked"},
     {EMFILE, "no file descriptor left"},
     {ENFILE, "no file descriptor left"},

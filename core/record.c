@@ -280,7 +280,8 @@ slab_publish(struct hwt *timer, struct slab *slab)
 	do {
 		limit = store_limit(store);
 		found = find_slab(store, limit) < limit;
-		if (found || limit == SLABS_MAX ||
+		/* The last slab stays away: HWT_CLOSED names a record in it. */
+		if (found || limit == SLABS_MAX - 1 ||
 		    !wheel_reserve(
 			&timer->wheel, (uint64_t)(limit + 1) * SLAB_RECORDS)) {
 			system_unmap(slab, SLAB_BYTES);

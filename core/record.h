@@ -40,9 +40,10 @@
  * of a FREE record before it publishes PENDING, and read by the thread that
  * moves the record out of PENDING; others may read them, but only believe them
  * if the word is the same before and after (E:reused). entry_at and entry_tick
- * are the worker's; a record that is HANDED or REVOKED has no entry, and its
- * link is the executor's. A FREE record belongs to the thread that took its
- * index.
+ * are the worker's; a record that is HANDED or REVOKED has no entry, and the
+ * item in their place is the executor's. That item's function is NULL, so that
+ * entry_at is 0 again when the executor is done with it. A FREE record belongs
+ * to the thread that took its index.
  *
  * SLABS. A slab is 64 pages of 64 records. Its first HEADER_PAGES pages are the
  * header, which has two bits for each record: one says that it is in the free
@@ -102,6 +103,13 @@ _Static_assert(PAGE_RECORDS <= 64 && SLAB_PAGES <= 64, "a bit for each");
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)
 
+/* What an inbox holds: a link, and a function that was posted; NULL: the item
+ * is in a record, and its task is to run. A struct hwt_post is an item. */
+struct inbox_item {
+	a64_t link;
+	hwt_posted *posted;
+};
+
 struct record {
 	pair_t pair; /* word and deadline in ns */
 	/* NULL: the timer's. Atomic: the worker reads it before it owns the
@@ -112,14 +120,22 @@ struct record {
 	aptr_t task, arg;
 	a64_t period_ns;
 	union {
-		uint64_t entry_tick; /* worker's; while entry_at is not 0 */
-		a64_t link; /* HANDED, REVOKED: the executor's */
+		struct {
+			/* Worker's; while entry_at is not 0. */
+			uint64_t entry_tick;
+			/* Worker's: position of its entry; 0: none. */
+			uint32_t entry_at;
+			/* Owner's, while FREE: the next of a batch. */
+			uint32_t batch_next;
+		};
+		struct inbox_item item; /* HANDED, REVOKED: the executor's */
 	};
-	uint32_t entry_at; /* worker's: position of its entry; 0: none */
-	uint32_t batch_next; /* owner's, while FREE: the next of a batch */
 };
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
+_Static_assert(sizeof(struct inbox_item) == sizeof(struct hwt_post) &&
+	_Alignof(struct inbox_item) <= _Alignof(struct hwt_post),
+    "a post is an item");
 
 /* A page in the queue: its records, and the earliest deadline that was pushed,
  * as mpsc_urgency has it. */

@@ -2,6 +2,9 @@
 /*
  * hwt_mailbox: delivery to an event loop. inbox.h says how.
  *
+ * Timeouts and posts are items of the same inbox (handover.h), so that they run
+ * in the order in which they arrived.
+ *
  * EDGES
  *   E:handing  drawn in ../worker.c: hwt_mailbox_destroy waits for workers
  *              that are about to call mailbox_execute, or in it.
@@ -27,7 +30,21 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 
 	if (!process_owns(mailbox->epoch))
 		return EOWNERDEAD;
-	inbox_push(&mailbox->inbox, handover_link(timer, timeout));
+	inbox_push(&mailbox->inbox, timeout_link(timer, timeout));
+	return 0;
+}
+
+int
+hwt_mailbox_post(
+    struct hwt_mailbox *mailbox, struct hwt_post *post, hwt_posted *function)
+{
+	if (mailbox == NULL)
+		return -EINVAL;
+	if (!process_owns(mailbox->epoch))
+		return -EOWNERDEAD;
+	if (post == NULL || function == NULL)
+		return -EINVAL;
+	inbox_push(&mailbox->inbox, post_link(post, function));
 	return 0;
 }
 
@@ -79,6 +96,8 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 {
 	struct inbox_run run;
 	size_t started = 0;
+	size_t begun = 0;
+	enum item_end end;
 	a64_t *link;
 
 	if (mailbox == NULL)
@@ -86,10 +105,11 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 	if (!process_owns(mailbox->epoch))
 		return -EOWNERDEAD;
 	run = inbox_begin(&mailbox->inbox);
-	while ((max == 0 || started < max) &&
+	while ((max == 0 || begun < max) &&
 	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
-		if (handover_run(link) == 0)
-			started++;
+		end = item_run(link);
+		begun += end != ITEM_NONE;
+		started += end == ITEM_TASK;
 		if (!process_owns(mailbox->epoch))
 			return -EOWNERDEAD;
 	}

@@ -2,24 +2,25 @@
 /*
  * hwt_pool: an executor with threads of its own.
  *
- * Workers push records onto a stack and add a ticket for each; a pool thread
- * takes a ticket first and then a record, under a lock that only pool threads
- * take. So a worker never waits here, whatever the pool's threads are doing.
- * A thread takes one timeout at a time, which spreads slow tasks.
+ * Workers, and threads that post, push items (handover.h) onto a stack and add
+ * a ticket for each; a pool thread takes a ticket first and then an item, under
+ * a lock that only pool threads take. So nobody who pushes waits here, whatever
+ * the pool's threads are doing. A thread takes one item at a time, which
+ * spreads slow tasks.
  *
- * ORDER. Under the lock, a thread takes the oldest record of a list; when the
+ * ORDER. Under the lock, a thread takes the oldest item of a list; when the
  * list is empty, it takes the whole stack (inbox.h). What is in the list was
  * pushed before what is on the stack: what was handed over first is taken
  * first.
  *
  * TICKETS. The word tickets holds in its low half, which a futex compares, the
- * number of records that were pushed and that no thread has taken a ticket for,
+ * number of items that were pushed and that no thread has taken a ticket for,
  * and ENDING; in its high half the number of threads that sleep, or are about
  * to. All changes are read-modify-writes of this one word:
  *
- *      pool_execute (a worker)              pool_wait (a pool thread)
- *      -----------------------              -------------------------
- *   (A1) push the record                 (B1) low half not 0: take a ticket
+ *      pool_push (any thread)               pool_wait (a pool thread)
+ *      ----------------------               -------------------------
+ *   (A1) push the item                   (B1) low half not 0: take a ticket
  *   (A2) add a ticket                    (B2) otherwise: add a sleeper
  *   (A3) a sleeper was there: wake one   (B3) sleep while the low half is 0
  *
@@ -29,25 +30,27 @@
  *   thread that was woken takes tickets until there are none: so none sleeps
  *   while a ticket is left that no thread is awake for.
  *
- *   Nor does a task wait for a worker that is stopped between its A2 and A3:
+ *   Nor does an item wait for a thread that is stopped between its A2 and A3:
  *   a thread that takes a ticket and leaves others wakes one more (B1).
  *
- *   A ticket has its record: tickets are added after the push, and a thread
- *   takes one record per ticket. When it holds the lock, at least as many
- *   records were pushed as tickets taken by it and by those who held the lock
+ *   A ticket has its item: tickets are added after the push, and a thread
+ *   takes one item per ticket. When it holds the lock, at least as many
+ *   items were pushed as tickets taken by it and by those who held the lock
  *   before it. It sees those pushes: each of these threads has acquired, with
  *   its ticket, all pushes before the additions that it counts on (E:pool),
  *   and the lock hands this on.
  *
- *   End: ENDING is set when no hand-over can come any more. A thread leaves
- *   when it finds ENDING and no ticket: then all records are taken.
+ *   End: ENDING is set when nothing can be pushed any more, but by a task or a
+ *   function that the pool still runs. Its thread then takes a ticket after it.
+ *   A thread leaves when it finds ENDING and no ticket: then all items are
+ *   taken.
  *
- * LIMIT. waiting counts the records from before the push until a thread that
+ * LIMIT. waiting counts the items from before the push until a thread that
  * has a ticket takes one. It is raised by compare-and-swap, so that it never
  * exceeds the limit.
  *
  * EDGES
- *   E:pool   the pushes before it: release in pool_execute, by adding a
+ *   E:pool   the pushes before it: release in pool_push, by adding a
  *            ticket, acquire in pool_wait, by taking one.
  *   E:stack  drawn in inbox.h.
  */
@@ -92,6 +95,16 @@ pool_reserve(struct hwt_pool *pool)
 	return true;
 }
 
+/* For a thread that has reserved a place. */
+static void
+pool_push(struct hwt_pool *pool, a64_t *link)
+{
+	stack_push(&pool->pushed, link);
+	/* E:pool release */
+	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
+		futex_wake(&pool->tickets, 1);
+}
+
 static int
 pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
@@ -101,10 +114,23 @@ pool_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		return EOWNERDEAD;
 	if (!pool_reserve(pool))
 		return EAGAIN;
-	stack_push(&pool->pushed, handover_link(timer, timeout));
-	/* E:pool release */
-	if (a64_add_seq(&pool->tickets, 1) >= SLEEPER)
-		futex_wake(&pool->tickets, 1);
+	pool_push(pool, timeout_link(timer, timeout));
+	return 0;
+}
+
+int
+hwt_pool_post(
+    struct hwt_pool *pool, struct hwt_post *post, hwt_posted *function)
+{
+	if (pool == NULL)
+		return -EINVAL;
+	if (!process_owns(pool->epoch))
+		return -EOWNERDEAD;
+	if (post == NULL || function == NULL)
+		return -EINVAL;
+	if (!pool_reserve(pool))
+		return -EAGAIN;
+	pool_push(pool, post_link(post, function));
 	return 0;
 }
 
@@ -132,7 +158,7 @@ pool_wait(struct hwt_pool *pool)
 	}
 }
 
-/* The oldest record's link, for a ticket; NULL: the pool ends and there is
+/* The oldest item's link, for a ticket; NULL: the pool ends and there is
  * none. */
 static a64_t *
 pool_take(struct hwt_pool *pool)
@@ -164,7 +190,7 @@ pool_main(void *argument)
 	thread_state.executor = pool;
 	thread_state.executor_epoch = pool->epoch;
 	while ((link = pool_take(pool)) != NULL) {
-		(void)handover_run(link);
+		(void)item_run(link);
 		/* The child's copy of a task that forked and returned. */
 		if (!process_owns(pool->epoch))
 			break;

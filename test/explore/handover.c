@@ -460,6 +460,142 @@ end_mailbox_of_two(void)
 	explore_check(hwt_destroy(second) == 0);
 }
 
+/* Posts: two threads to one mailbox that also gets a timeout, each post twice,
+ * the second time as soon as its function has begun. */
+static struct letter {
+	struct hwt_post post;
+	uint32_t runs;
+} letter[2];
+static uint32_t letters_read;
+
+static void
+letter_read(struct hwt_post *post)
+{
+	struct letter *this = (struct letter *)post;
+
+	explore_modify(&this->runs, 4);
+	this->runs++;
+	letters_read = letters_read * 4 + (uint32_t)(this - letter) + 1;
+}
+
+static void
+begin_posts(void)
+{
+	letter[0] = letter[1] = (struct letter){0};
+	letters_read = 0;
+	begin_mailbox_for_all();
+}
+
+static void
+post_both(void)
+{
+	explore_check(
+	    hwt_mailbox_post(mailbox, &letter[0].post, letter_read) == 0);
+	explore_check(
+	    hwt_mailbox_post(mailbox, &letter[1].post, letter_read) == 0);
+}
+
+static void
+run_one_then_all(void)
+{
+	size_t started;
+
+	explore_check(hwt_mailbox_run(mailbox, 1, &started) == 0);
+	explore_check(started + letter[0].runs + letter[1].runs <= 1);
+	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+}
+
+/* Each has run once, the first before the second. */
+static void
+end_posts(void)
+{
+	end_mailbox();
+	explore_check(letter[0].runs == 1 && letter[1].runs == 1);
+	explore_check(letters_read == 1 * 4 + 2);
+}
+
+/* A post is the caller's again once its function has begun. */
+static void
+letter_read_again(struct hwt_post *post)
+{
+	struct letter *this = (struct letter *)post;
+
+	explore_modify(&this->runs, 4);
+	if (this->runs++ == 0)
+		explore_check(
+		    hwt_mailbox_post(mailbox, post, letter_read_again) == 0);
+	else
+		post->private_words[0] = post->private_words[1] = 1;
+}
+
+static void
+begin_posts_alone(void)
+{
+	letter[0] = letter[1] = (struct letter){0};
+	explore_check(hwt_mailbox_create(&mailbox) == 0);
+	make(HWT_MANUAL, NULL);
+}
+
+static void
+post_first(void)
+{
+	explore_check(
+	    hwt_mailbox_post(mailbox, &letter[0].post, letter_read_again) == 0);
+}
+
+static void
+post_second(void)
+{
+	explore_check(
+	    hwt_mailbox_post(mailbox, &letter[1].post, letter_read_again) == 0);
+}
+
+static void
+end_posts_again(void)
+{
+	explore_check(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	end_mailbox();
+	explore_check(letter[0].runs == 2 && letter[1].runs == 2);
+}
+
+/* The pool's place is one: whoever finds it full is told so. */
+static uint32_t posts_accepted;
+
+static void
+begin_pool_posts(void)
+{
+	letter[0] = letter[1] = (struct letter){0};
+	posts_accepted = 0;
+	begin_for_pool();
+	explore_check(hwt_pool_create(&pool_of_one, 1, 1) == 0);
+}
+
+static void
+post_to_pool(unsigned i)
+{
+	int result = hwt_pool_post(pool_of_one, &letter[i].post, letter_read);
+
+	explore_check(result == 0 || result == -EAGAIN);
+	explore_modify(&posts_accepted, 4);
+	posts_accepted += result == 0;
+}
+
+static void
+post_first_to_pool(void)
+{
+	post_to_pool(0);
+}
+
+static void
+post_second_to_pool_and_end(void)
+{
+	post_to_pool(1);
+	await_thread(0);
+	explore_check(hwt_pool_destroy(pool_of_one) == 0);
+	explore_check(posts_accepted >= 1);
+	explore_check(letter[0].runs + letter[1].runs == posts_accepted);
+}
+
 const struct program handover_programs[] = {
     {
 	.name = "handover/cancel-run",
@@ -543,6 +679,23 @@ const struct program handover_programs[] = {
 	.name = "handover/pool-of-two",
 	.begin = begin_for_pool,
 	.thread = {use_pool_of_two},
+    },
+    {
+	.name = "handover/mailbox-posts",
+	.begin = begin_posts,
+	.thread = {run_one_then_all, turn, post_both},
+	.end = end_posts,
+    },
+    {
+	.name = "handover/mailbox-posts-again",
+	.begin = begin_posts_alone,
+	.thread = {run_mailbox, post_first, post_second},
+	.end = end_posts_again,
+    },
+    {
+	.name = "handover/pool-posts",
+	.begin = begin_pool_posts,
+	.thread = {post_first_to_pool, post_second_to_pool_and_end},
     },
     {0},
 };

@@ -170,6 +170,8 @@ check_inert_executors(struct family *family)
 	size_t tasks_started = 5;
 
 	child_check(hwt_pool_executor(family->pool) == NULL);
+	child_rc(hwt_pool_post(family->pool, NULL, NULL), -EOWNERDEAD);
+	child_rc(hwt_mailbox_post(family->mailbox, NULL, NULL), -EOWNERDEAD);
 	child_check(hwt_mailbox_executor(family->mailbox) == NULL);
 	child_rc(hwt_mailbox_fd(family->mailbox), -EOWNERDEAD);
 	child_rc(

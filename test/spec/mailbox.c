@@ -7,6 +7,7 @@
 #include "test/spec/support_promises.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -524,6 +525,7 @@ Test(mailbox, null_is_refused)
 	assert_rc(hwt_mailbox_fd(NULL), -EINVAL);
 	assert_rc(hwt_mailbox_run(NULL, 0, &tasks_started), -EINVAL);
 	assert_u64(tasks_started, 5);
+	assert_rc(hwt_mailbox_post(NULL, NULL, NULL), -EINVAL);
 	cr_assert(hwt_mailbox_executor(NULL) == NULL);
 	assert_ok(hwt_mailbox_destroy(NULL));
 }
@@ -541,6 +543,187 @@ Test(mailbox, without_a_file_descriptor_none_is_made)
 	fault_disarm();
 
 	cr_assert(mailbox == NULL);
+}
+
+/* Posts: functions that run in hwt_mailbox_run. */
+
+struct letter {
+	struct hwt_post post;
+	uint64_t *order; /* what ran, in digits */
+	uint64_t digit;
+	unsigned again; /* posts itself so often */
+};
+
+static void
+letter_read(struct hwt_post *post)
+{
+	struct letter *letter = (struct letter *)post;
+
+	*letter->order = *letter->order * 10 + letter->digit;
+	if (letter->again-- > 0)
+		assert_ok(hwt_mailbox_post(mailed.mailbox, post, letter_read));
+}
+
+static void
+letter_free(struct hwt_post *post)
+{
+	free(post);
+}
+
+MailboxTest(mailbox, a_post_makes_the_fd_readable_and_runs_in_the_loop)
+{
+	uint64_t order = 0;
+	struct letter letter = {.order = &order, .digit = 1};
+
+	assert_ok(hwt_mailbox_post(mailed.mailbox, &letter.post, letter_read));
+	cr_assert(readable(mailed.fd));
+	assert_u64(order, 0);
+
+	assert_u64(mailed_run(0), 0);
+
+	assert_u64(order, 1);
+	cr_assert(!readable(mailed.fd));
+}
+
+static void
+then_append_0(struct probe *probe)
+{
+	uint64_t *order = probe->data;
+
+	*order *= 10;
+}
+
+MailboxTest(mailbox, posts_and_tasks_run_in_the_order_of_their_arrival)
+{
+	uint64_t order = 0;
+	struct letter letters[3];
+	struct probe probe = {.then = then_append_0, .data = &order};
+
+	for (unsigned i = 0; i < 3; i++) {
+		letters[i] = (struct letter){.order = &order, .digit = i + 1};
+		assert_ok(hwt_mailbox_post(
+		    mailed.mailbox, &letters[i].post, letter_read));
+		if (i == 1) {
+			mailed_schedule(&probe);
+			mailed_step();
+		}
+	}
+
+	assert_u64(mailed_run(0), 1);
+
+	assert_u64(order, 1203);
+}
+
+MailboxTest(mailbox, max_counts_posts_and_tasks_started_does_not)
+{
+	uint64_t order = 0;
+	struct letter first = {.order = &order, .digit = 1};
+	struct letter last = {.order = &order, .digit = 2};
+	struct probe probe = {0};
+
+	assert_ok(hwt_mailbox_post(mailed.mailbox, &first.post, letter_read));
+	mailed_schedule(&probe);
+	mailed_step();
+	assert_ok(hwt_mailbox_post(mailed.mailbox, &last.post, letter_read));
+
+	assert_u64(mailed_run(1), 0);
+	assert_u64(order, 1);
+	assert_u64(probe.runs, 0);
+	assert_u64(mailed_run(2), 1);
+	assert_u64(order, 12);
+	assert_u64(probe.runs, 1);
+}
+
+MailboxTest(mailbox, a_function_may_post_itself_for_the_next_run)
+{
+	uint64_t order = 0;
+	struct letter letter = {.order = &order, .digit = 1, .again = 1};
+
+	assert_ok(hwt_mailbox_post(mailed.mailbox, &letter.post, letter_read));
+
+	assert_u64(mailed_run(0), 0);
+	assert_u64(order, 1);
+	cr_assert(readable(mailed.fd));
+	assert_u64(mailed_run(0), 0);
+	assert_u64(order, 11);
+	cr_assert(!readable(mailed.fd));
+}
+
+/* AddressSanitizer finds a use after it. */
+MailboxTest(mailbox, a_function_may_free_its_post)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct hwt_post *post = malloc(sizeof(*post));
+
+		cr_assert(post != NULL);
+		assert_ok(hwt_mailbox_post(mailed.mailbox, post, letter_free));
+	}
+
+	assert_u64(mailed_run(0), 0);
+
+	cr_assert(!readable(mailed.fd));
+}
+
+Test(mailbox, destroy_is_refused_while_it_holds_a_post)
+{
+	uint64_t order = 0;
+	struct letter letter = {.order = &order, .digit = 1};
+	struct hwt_mailbox *mailbox;
+
+	assert_ok(hwt_mailbox_create(&mailbox));
+	assert_rc(hwt_mailbox_post(mailbox, NULL, letter_read), -EINVAL);
+	assert_rc(hwt_mailbox_post(mailbox, &letter.post, NULL), -EINVAL);
+	assert_ok(hwt_mailbox_post(mailbox, &letter.post, letter_read));
+
+	assert_rc(hwt_mailbox_destroy(mailbox), -EBUSY);
+
+	assert_ok(hwt_mailbox_run(mailbox, 0, NULL));
+	assert_u64(order, 1);
+	assert_ok(hwt_mailbox_destroy(mailbox));
+}
+
+#define POSTERS 4u
+#define POSTS_EACH 500u
+
+static struct numbered {
+	struct hwt_post post;
+	unsigned thread, number;
+} numbered[POSTERS][POSTS_EACH];
+static unsigned numbered_next[POSTERS];
+
+static void
+numbered_read(struct hwt_post *post)
+{
+	const struct numbered *this = (struct numbered *)post;
+
+	if (this->number != numbered_next[this->thread]++)
+		abort();
+}
+
+/* The last one is the loop. */
+static void
+post_numbered(unsigned thread, void *arg)
+{
+	unsigned i = 0;
+
+	while (thread == POSTERS && i < POSTERS) {
+		if (hwt_mailbox_run(arg, 7, NULL) != 0)
+			abort();
+		i += numbered_next[i] == POSTS_EACH;
+	}
+	for (; thread < POSTERS && i < POSTS_EACH; i++) {
+		struct numbered *this = &numbered[thread][i];
+
+		this->thread = thread;
+		this->number = i;
+		if (hwt_mailbox_post(arg, &this->post, numbered_read) != 0)
+			abort();
+	}
+}
+
+MailboxTest(mailbox, posts_of_each_thread_run_once_and_in_its_order)
+{
+	in_parallel(POSTERS + 1, post_numbered, mailed.mailbox);
 }
 
 /* Epoll with EPOLLET tells once, until the loop has looked. */

@@ -286,6 +286,92 @@ PoolTest(pool, destroy_from_a_task_of_another_pool_is_not, 1, 0)
 	assert_ok(probe.rc);
 }
 
+/* Posts: functions that run on a thread of the pool. */
+
+struct errand {
+	struct hwt_post post;
+	pthread_t thread;
+	int rc; /* of hwt_pool_destroy in it */
+	uint64_t number; /* how many had run before it */
+	_Atomic uint64_t done;
+};
+
+static uint64_t errands_done;
+
+static void
+errand_run(struct hwt_post *post)
+{
+	struct errand *errand = (struct errand *)post;
+
+	errand->thread = pthread_self();
+	errand->rc = hwt_pool_destroy(pooled.pool);
+	errand->number = errands_done++;
+	errand->done = 1;
+}
+
+static int
+errand_post(struct errand *errand)
+{
+	return hwt_pool_post(pooled.pool, &errand->post, errand_run);
+}
+
+PoolTest(pool, a_post_runs_on_its_thread_and_cannot_destroy_it, 1, 0)
+{
+	static struct errand errand;
+
+	assert_rc(hwt_pool_post(NULL, &errand.post, errand_run), -EINVAL);
+	assert_rc(hwt_pool_post(pooled.pool, NULL, errand_run), -EINVAL);
+	assert_rc(hwt_pool_post(pooled.pool, &errand.post, NULL), -EINVAL);
+
+	assert_ok(errand_post(&errand));
+	wait_for(&errand.done, 1);
+
+	cr_assert(!pthread_equal(errand.thread, pthread_self()));
+	assert_rc(errand.rc, -EDEADLK);
+}
+
+Test(pool, posts_and_tasks_share_its_places_and_are_begun_in_order)
+{
+	static struct errand errands[3];
+	static struct probe probe;
+
+	pooled_open(1, 3);
+	occupy();
+	assert_ok(errand_post(&errands[0]));
+	pooled_schedule(&probe);
+	pooled_step();
+	assert_ok(errand_post(&errands[1]));
+
+	assert_rc(
+	    hwt_pool_post(pooled.pool, &errands[2].post, errand_run), -EAGAIN);
+
+	gate_open(&running.gate);
+	wait_for(&errands[1].done, 1);
+	assert_u64(errands[0].number, 0);
+	assert_u64(probe.runs, 1);
+	assert_u64(errands[1].number, 1);
+	pooled_close();
+}
+
+Test(pool, destroy_runs_the_posts_that_it_holds)
+{
+	static struct errand errands[3];
+	struct destroyer destroyer = {0};
+
+	pooled_open(1, 0);
+	occupy();
+	for (unsigned index = 0; index < 3; index++)
+		assert_ok(errand_post(&errands[index]));
+	assert_ok(hwt_stop(manual.timer, NULL));
+
+	destroyer.pool = pooled.pool;
+	in_parallel(2, destroy_while_busy, &destroyer);
+
+	for (unsigned index = 0; index < 3; index++)
+		assert_u64(errands[index].done, 1);
+	assert_ok(hwt_destroy(manual.timer));
+}
+
 /* What is refused. */
 
 Test(pool, no_threads_are_refused)

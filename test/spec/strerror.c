@@ -12,7 +12,7 @@ SUITE(strerror);
 /* All that hwt.h names: make tidy compares them. */
 static const int known[] = {0, EINVAL, ENOMEM, EAGAIN, ESHUTDOWN, ENOBUFS,
     ENOENT, EINPROGRESS, EDEADLK, EPERM, ETIMEDOUT, EBUSY, EOWNERDEAD, EMFILE,
-    ENFILE, EIO, EBADF, ENOSPC, EPIPE, EFBIG};
+    ENFILE, EIO, EBADF, ENOSPC, EPIPE, EFBIG, ECANCELED};
 
 /* Those that have the text of another. */
 static bool
@@ -66,8 +66,8 @@ Test(strerror, the_sign_does_not_matter)
 
 Test(strerror, what_is_unknown_has_a_text_too)
 {
-	const int unknown[] = {INT_MIN, INT_MIN + 1, INT_MAX, 100000, -100000,
-	    EDOM, -EDOM, ECANCELED};
+	const int unknown[] = {
+	    INT_MIN, INT_MIN + 1, INT_MAX, 100000, -100000, EDOM, -EDOM};
 
 	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
 		cr_assert_str_eq(hwt_strerror(unknown[i]),

@@ -95,7 +95,7 @@ Test(touch, a_handle_of_another_timer_or_garbage_gets_a_new_one)
 	manual_open(NULL);
 	fixture_open(&other, NULL);
 	probe_schedule(&foreign, HWT_MS(1));
-	garbage.handle.id = UINT64_MAX;
+	garbage.handle.id = UINT64_MAX - 1;
 
 	touch(&foreign, HWT_MS(1));
 	touch(&garbage, HWT_MS(1));
@@ -321,6 +321,32 @@ ManualTest(touch, a_periodic_one_in_its_last_run_is_replaced_from_elsewhere_too)
 }
 
 /* Errors. No live timeout is lost. */
+
+/* A connection that was closed: a touch that comes late revives nothing. */
+ManualTest(touch, a_closed_one_stays_closed)
+{
+	struct probe probe = {0};
+	hwt_timeout closed = HWT_CLOSED;
+	int64_t remaining_ns;
+
+	touch(&probe, HWT_MS(1));
+	assert_ok(hwt_cancel(manual.timer, probe.handle));
+
+	assert_rc(hwt_touch(manual.timer, NULL, &closed, forbidden_task, NULL,
+		      HWT_MS(1)),
+	    -ECANCELED);
+	assert_u64(closed.id, UINT64_MAX);
+
+	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_u64(manual_stats().scheduled, 1);
+	assert_rc(hwt_cancel(manual.timer, closed), -ENOENT);
+	assert_rc(hwt_cancel_wait(manual.timer, closed), -ENOENT);
+	assert_rc(hwt_reschedule(manual.timer, closed, 0), -ENOENT);
+	assert_rc(hwt_reschedule_at(manual.timer, closed, 0), -ENOENT);
+	assert_rc(hwt_remaining(manual.timer, closed, &remaining_ns), -ENOENT);
+	assert_rc(hwt_state(manual.timer, closed, NULL), -ENOENT);
+	assert_rc(hwt_run(manual.timer, closed), -ENOENT);
+}
 
 ManualTest(touch, what_is_missing_or_out_of_range_is_refused)
 {
