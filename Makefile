@@ -23,7 +23,7 @@
 #   make check-all   all other tests; the last line counts
 #   make tidy        the rules of style
 #   make explore     interleavings: EXPLORE='--seconds 60'
-#   make fuzz        for FUZZ=600 seconds
+#   make fuzz        libFuzzer chooses for the model, for FUZZ=600 seconds
 #   make mutants     deliberate faults, each of which a test must find;
 #                    MUTANTS='hwt.c|suite touch': those that match
 #   make coverage    lines and branches that the tests take

@@ -72,12 +72,9 @@ ways := plain clang asan tsan cov musl aarch64
 spec := $(wildcard test/spec/*.c)
 stress := $(wildcard test/stress/*.c)
 misuse := $(wildcard test/misuse/*.c)
-faults := $(wildcard test/faults/*.c)
-# The suite model has the parts of the program model but for its main.
-model := $(filter-out test/random/model.c,$(wildcard test/random/*.c))
-fuzz := test/fuzz/fuzz.c $(model)
+model := $(wildcard test/model/*.c) test/sim/plan.c
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
-	$(wildcard test/sim/*.c) \
+	$(filter-out test/sim/plan.c,$(wildcard test/sim/*.c)) \
 	test/script.c \
 	$(wildcard modules/*/test/explore/*.c)
 explored := $(filter-out core/system% observe/%,$(core)) \
@@ -87,23 +84,21 @@ explored := $(filter-out core/system% observe/%,$(core)) \
 wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(spec)))
 
 # The suites load the shared library too.
-build/%/hwt-test: $$(call objects,$(spec) $(model)) $$(objects_$$*) \
+build/%/hwt-test: $$(call objects,$(spec)) $$(objects_$$*) \
 		build/%/libhwt.a | build/plain/libhwt.so
 	$(call say,LD)
 	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(libs)
 
 # The same suites with the library that is two files.
-build/single/hwt-test: $(addsuffix .o,$(call in,plain,$(spec) $(model))) \
+build/single/hwt-test: $(addsuffix .o,$(call in,plain,$(spec))) \
 		build/single/hwt.o | build/plain/libhwt.so
 	$(call say,LD)
 	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(LDLIBS)
 
-programs := $(stress) $(misuse) test/random/model.c
+programs := $(stress) $(misuse)
 $(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt.a
 	$(link_program)
-
-$(call in,$(ways),test/random/model.c): $$(call objects,$(model))
 
 # ThreadSanitizer watches the program, and not the library.
 build/tsan/test/check/watched: build/tsan/test/check/watched.o \
@@ -111,23 +106,16 @@ build/tsan/test/check/watched: build/tsan/test/check/watched.o \
 	$(link_program)
 
 # The library with the system's functions under other names, to make them fail.
-build/%/test/faults/libhwt.o: build/%/libhwt.o test/faults/imports \
-		test/faults/tables.c
+build/%/test/model/libhwt.o: build/%/libhwt.o test/sim/imports test/sim/plan.c
 	$(call say,OBJCOPY)
 	@mkdir -p $(@D)
-	$(Q)test/faults/imports test/faults/tables.c redefine >$@.names
+	$(Q)test/sim/imports redefine >$@.names
 	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
 
-build/%/test/faults/faults: $$(call objects,$(faults)) $$(objects_$$*) \
-		build/%/test/faults/libhwt.o
+build/%/test/model/model: $$(call objects,$(model)) $$(objects_$$*) \
+		build/%/test/model/libhwt.o
 	$(link_program)
-
-build/fuzz/test/fuzz/fuzz: $$(call objects,$(fuzz)) build/fuzz/libhwt.a
-	$(link_program)
-
-build/asan/test/fuzz/replay: $$(call objects,$(fuzz) test/fuzz/replay.c) \
-		build/asan/libhwt.a
-	$(link_program)
+build/fuzz/test/model/main.o: own = -DHWT_FUZZ
 
 # The explorer puts the core's data back before each execution: it has sections
 # of its own. Not so what counts for gcov, in sections of its own, too.
@@ -178,23 +166,20 @@ tidy: build/plain/libhwt.a $(usable:%=build/plain/libhwt_%.a)
 	@tools/tidy
 mutants: build/plain/libhwt.so
 	@test/mutants/run '$(MUTANTS)'
-faults: build/plain/test/faults/faults
-	@test/faults/imports test/faults/tables.c check build/plain/libhwt.o
-	@build/plain/test/faults/faults all
 explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)
-soak: $(call in,plain,test/random/model.c $(stress))
+soak: $(call in,plain,test/model/model.c $(stress))
 	@test/check/soak $(SOAK) $^
 bare:
 	@test/check/bare build/bare
-fuzz: build/fuzz/test/fuzz/fuzz
-	@test/fuzz/run $(FUZZ)
+fuzz: build/fuzz/test/model/model
+	@test/model/fuzz $(FUZZ)
 
 # A program, and after commas its arguments.
 , := ,
 coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
-	build/cov/test/random/model,--steps,300000,--quiet \
-	build/cov/test/faults/faults \
+	build/cov/test/model/model,--steps,300000,--quiet \
+	build/cov/test/model/model,--sweep \
 	build/cov-explore/explore,--schedules,1000 $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@covered='$(covered)' test/coverage/run $(coverage)

@@ -100,15 +100,17 @@ $$(foreach w,plain clang asan tsan cov musl aarch64, \
 	$$(link_program)
 
 # The module with the functions of the system, and the timer's, under other
-# names, to make them fail: as test/faults does it with the library.
-$1_faults := $(wildcard modules/$1/test/faults/*.c) \
-	test/faults/faults.c test/faults/system.c test/faults/module/module.c
+# names, to make them fail.
+$1_faults := $(wildcard modules/$1/test/faults/*.c \
+	modules/checkout/test/faults/driver/*.c)
 $1_tables := modules/$1/test/faults/tables.c
 build/%/modules/$1/test/faults/module.o: build/%/libhwt_$1.o \
-		test/faults/imports $$($1_tables)
+		modules/checkout/test/faults/driver/imports \
+		$$($1_tables)
 	$$(call say,OBJCOPY)
 	@mkdir -p $$(@D)
-	$$(Q)test/faults/imports $$($1_tables) redefine >$$@.names
+	$$(Q)modules/checkout/test/faults/driver/imports $$($1_tables) \
+		redefine >$$@.names
 	$$(Q)$$(OBJCOPY) --redefine-syms=$$@.names $$< $$@
 
 build/%/modules/$1/test/faults/faults: $$$$(call objects,$$($1_faults)) \
@@ -117,9 +119,9 @@ build/%/modules/$1/test/faults/faults: $$$$(call objects,$$($1_faults)) \
 	$$(link_program)
 
 .PHONY: faults-$1
-faults: faults-$1
 faults-$1: build/plain/modules/$1/test/faults/faults
-	@test/faults/imports $$($1_tables) check build/plain/libhwt_$1.o
+	@modules/checkout/test/faults/driver/imports $$($1_tables) check \
+		build/plain/libhwt_$1.o
 	@$$< all
 
 covered += modules/$1

@@ -104,7 +104,7 @@ build/fuzz/durable-route: $$(call objects,$(durable_fuzz) \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 build/asan/durable-route: $$(call objects,$(durable_fuzz) \
-		test/fuzz/replay.c modules/durable/route.c \
+		modules/durable/test/fuzz/replay.c modules/durable/route.c \
 		modules/durable/task.c)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the checkout imports, the timer's functions among it; as
- * test/faults/tables.c is for the library.
+ * test/sim/plan.c has those of the library.
  */
-#include "test/faults/faults.h"
+#include "modules/checkout/test/faults/driver/faults.h"
 
 /*
  * The calls that fail, and with what. No errors: only counted.

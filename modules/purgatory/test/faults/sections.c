@@ -2,13 +2,13 @@
 /*
  * Programs that together cover the purgatory's interface, each short, so that a
  * fault in each of its calls of the system and of the timer can be tried: see
- * test/faults/faults.h. A call of hwt_purgatory.h that fails must do so for the
+ * driver/faults.h. A call of hwt_purgatory.h that fails must do so for the
  * fault and with an error that its header lists, and must have changed nothing;
  * the next one must work. Whatever watch accepted has done called once, with
  * the outcome that was given to it. In the end no memory and no descriptor is
  * left.
  */
-#include "test/faults/module/module.h"
+#include "modules/checkout/test/faults/driver/module.h"
 
 #include "modules/purgatory/hwt_purgatory.h"
 

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Timers of ever other options: made, used for a while, stopped, destroyed. See
+ * random.h. */
+#include "test/model/model.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+
+/* Making. */
+
+static uint64_t
+any_wheel(void)
+{
+	static const uint32_t lengths[] = {
+	    1, 1, 2, 3, 8, 8, 60, 64, 512, 512, 5000, 65536};
+
+	if (any_below(16) == 15)
+		return 1 + any_below(4096);
+	return ANY_OF(lengths);
+}
+
+uint64_t
+power_of_two(uint64_t length)
+{
+	uint64_t power = 1;
+
+	while (power < length)
+		power *= 2;
+	return power;
+}
+
+static void
+choose_times(void)
+{
+	static const uint64_t ticks[] = {
+	    HWT_US(10), HWT_US(10), 12347, HWT_MS(1), HWT_MS(100), HWT_MIN(60)};
+	static const uint64_t starts[] = {0, 12345, UINT64_C(1) << 62,
+	    (UINT64_C(1) << 63) - (UINT64_C(1) << 45)};
+
+	model->tick_ns = ANY_OF(ticks);
+	model->start_ns = ANY_OF(starts);
+	if (any_below(16) == 15)
+		model->tick_ns = HWT_US(10) + any_word_of(40);
+	if (any_below(16) == 15)
+		model->start_ns = any_word_of(63);
+	model->now_ns = model->start_ns;
+}
+
+static void
+choose_size(uint64_t wheel)
+{
+	model->limit = any_below(4) == 0 ? 16 : 256;
+	model->left = 300 + any_below(3000);
+	if (wheel > 512)
+		model->left /= 8;
+	if (wheel <= 512 && any_below(20) == 0) {
+		model->limit = ENTRIES;
+		model->left = 700;
+	}
+	if (any_below(2) == 0)
+		model->max_pending = 1 + any_below(model->limit);
+	if (any_below(16) == 15)
+		model->max_pending = any_word();
+}
+
+static void
+choose_executors(void)
+{
+	unsigned i;
+
+	for (i = 0; i < WAYS; i++)
+		model->executors[i] =
+		    (struct way_executor){.hook = {.execute = model_execute,
+					      .ctx = &model->executors[i]},
+			.model = model,
+			.way = (enum way)i};
+	for (i = 0; i < ENTRIES; i++)
+		model->entries[i].model = model;
+	if (any_below(4) == 0)
+		model->default_way = (enum way)any_below(WAYS);
+}
+
+/* What manual timers call, and the library can do without or report. */
+static void
+plan_any(void)
+{
+	static const enum plan_call calls[] = {PLAN_MMAP, PLAN_MMAP,
+	    PLAN_MUNMAP, PLAN_MADVISE, PLAN_MADVISE, PLAN_SYSCONF, PLAN_CALLOC,
+	    PLAN_ALIGNED_ALLOC, PLAN_GETRANDOM, PLAN_CLOCK_REALTIME,
+	    PLAN_EVENTFD, PLAN_EVENTFD_READ, PLAN_EVENTFD_WRITE,
+	    PLAN_EVENTFD_WRITE, PLAN_CLOSE, PLAN_PTHREAD_CREATE,
+	    PLAN_PTHREAD_SETSPECIFIC};
+	struct plan plan = {.call = ANY_OF(calls), .nth = 1 + any_below(3)};
+	unsigned errors = 0;
+
+	while (errors < PLAN_ERRORS_MAX &&
+	    plan_kinds[plan.call].errors[errors].error != 0)
+		errors++;
+	plan.error = plan_kinds[plan.call].errors[any_below(errors)].error;
+	/* What is interrupted is repeated without end. */
+	plan.lasting = plan.error != EINTR && any_below(2) == 0;
+	plan_begin(&plan);
+}
+
+static void
+life_begin(void)
+{
+	uint64_t wheel = any_wheel();
+	struct hwt_clock clock = {.now_ns = model_clock, .ctx = model};
+	struct hwt_wake wake = {.wake = model_wake, .ctx = model};
+	struct hwt_log log = {.write = model_log};
+	struct hwt_options given = {.ticks_per_wheel = (uint32_t)wheel,
+	    .flags = HWT_MANUAL,
+	    .clock = &clock,
+	    .wake = &wake,
+	    .log = &log};
+
+	memset(model, 0, sizeof(*model));
+	choose_times();
+	choose_size(wheel);
+	choose_executors();
+	model->wheel = power_of_two(wheel);
+	if (any_below(2) == 0)
+		model->slow_ns = 1 + any_below(2 * model->tick_ns);
+	given.tick_ns = model->tick_ns;
+	given.max_pending = model->max_pending;
+	given.slow_task_ns = model->slow_ns;
+	given.executor = executor_of(model->default_way);
+	if (model_now.failures && any_below(2) == 0)
+		plan_any();
+	if (model_rc(hwt_mailbox_create, (&model->mailbox), 0) != 0)
+		return;
+	if (model_rc(hwt_create, (&model->timer, &given), 0) != 0)
+		model_rc(hwt_mailbox_destroy, (model->mailbox), 0);
+	else if (model->limit == ENTRIES)
+		op_fill();
+}
+
+/* Ending. */
+
+/* All that is pending is returned, each once and as it was. */
+static void
+check_unprocessed(struct hwt_unprocessed *unprocessed)
+{
+	struct hwt_timeout_info info;
+	uint64_t count = 0;
+
+	while (hwt_unprocessed_next(unprocessed, &info)) {
+		struct model_entry *entry = info.arg;
+		int64_t remaining_ns =
+		    (int64_t)(entry->deadline_ns - model->now_ns);
+
+		count++;
+		if (entry->deadline_ns == DEADLINE_NONE)
+			remaining_ns = INT64_MAX;
+		model_check(entry->model == model);
+		model_check(entry->state == PENDING);
+		entry_named(entry, info.timeout);
+		model_check(info.task == model_task);
+		model_check(info.period_ns == entry->period_ns);
+		model_check(info.executor == entry->executor);
+		model_check(info.remaining_ns == remaining_ns);
+		COVER("returned by stop");
+		entry_end(entry);
+	}
+	model_check(unprocessed->count == count);
+}
+
+void
+life_stop(void)
+{
+	struct hwt_unprocessed unprocessed;
+	bool drop = any_below(4) == 0;
+	unsigned index;
+
+	if (any_below(2) == 0)
+		model_rc(
+		    hwt_stop, (model->timer, drop ? NULL : &unprocessed), 0);
+	else
+		model_rc(hwt_stop_within,
+		    (model->timer, any_below(3), drop ? NULL : &unprocessed),
+		    0);
+	model->stopped = true;
+	if (!drop)
+		check_unprocessed(&unprocessed);
+	for (index = 0; index < model->limit; index++) {
+		struct model_entry *entry = &model->entries[index];
+
+		if (drop && entry->state == PENDING) {
+			COVER("dropped by stop");
+			entry_end(entry);
+		}
+		model_check(entry->state != PENDING);
+	}
+	model->left = 20;
+}
+
+static void
+life_end(void)
+{
+	unsigned index;
+
+	op_run_mailbox(0);
+	for (index = 0; index < model->limit; index++) {
+		if (model->entries[index].state != ENDED)
+			op_run(&model->entries[index]);
+	}
+	compare_counters();
+	model_check(pending_count() == 0 && held_count() == 0);
+	model_rc(hwt_destroy, (model->timer), 0);
+	model_rc(hwt_mailbox_destroy, (model->mailbox), 0);
+	model->timer = NULL;
+}
+
+/* Steps. */
+
+static void
+life_step(void)
+{
+	if (model->timer == NULL) {
+		life_begin();
+	} else if (model->left > 0) {
+		model->left--;
+		op_any();
+	} else if (!model->stopped) {
+		life_stop();
+	} else {
+		life_end();
+	}
+}
+
+static void *
+step_thread(void *unused)
+{
+	life_step();
+	return unused;
+}
+
+/* A thread that uses so many other timers has no cache for this one, and takes
+ * records from the shared one. */
+static void *
+crowded_thread(void *unused)
+{
+	const struct hwt_options given = {.flags = HWT_MANUAL};
+	struct hwt *others[THREAD_SLOTS];
+	hwt_timeout handle;
+	unsigned i;
+
+	plan_end();
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		model_rc(hwt_create, (&others[i], &given), 0);
+		model_rc(hwt_new_timeout,
+		    (others[i], &handle, model_task, NULL, HWT_NEVER), 0);
+	}
+	life_step();
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		model_rc(hwt_stop, (others[i], NULL), 0);
+		model_rc(hwt_destroy, (others[i]), 0);
+	}
+	return unused;
+}
+
+/* Records then come from another cache, which is left behind. */
+static void
+step_elsewhere(void)
+{
+	bool crowded = any_below(16) == 0;
+	pthread_t thread;
+
+	COVER("a step on another thread");
+	if (pthread_create(&thread, NULL,
+		crowded ? crowded_thread : step_thread, NULL) != 0)
+		model_object("no thread for a step");
+	(void)pthread_join(thread, NULL);
+}
+
+static void
+look_inside(void)
+{
+	if (model->timer != NULL && !checker_check(&checker, model->timer))
+		model_object(checker.text);
+}
+
+/* Pages that are released and used again. */
+static void
+note_memory(void)
+{
+	const struct record_store *store = &model->timer->store;
+	uint32_t limit = store_limit(store);
+	uint64_t pages = 0;
+	uint32_t i;
+
+	for (i = 0; i < limit; i++)
+		pages += (uint64_t)__builtin_popcountll(
+		    a64_load_acquire(&slab_at(store, i)->committed));
+	if (pages > model->pages_seen)
+		COVER("pages of records were used, or used again");
+	else if (pages < model->pages_seen)
+		COVER("pages of records were released");
+	if (limit > 1)
+		COVER("a timer with more than one slab");
+	if (store->idle[0] != 0)
+		COVER("a slab was released with its header");
+	if (model->timer->wheel.decommitted[0] != 0)
+		COVER("chunks of the wheel were released");
+	if (a64_load_acquire(&store->shared_cache.accepted) > 0)
+		COVER("a record went through the shared cache");
+	if (model->timer->trim.active)
+		COVER("an advance left housekeeping behind");
+	model->pages_seen = pages;
+}
+
+static void
+look_at(struct model *at)
+{
+	model = at;
+	if (model->timer == NULL)
+		return;
+	model_check(model->wakes == model->wakes_expected);
+	model_check(hwt_pending_timeouts(model->timer) == pending_count());
+	note_memory();
+	if (model->operation % 64 == 0)
+		compare_counters();
+	if (model->operation % model_now.inside == 0)
+		look_inside();
+}
+
+static void
+model_step(void)
+{
+	uint64_t failures = plan_failures();
+
+	model = &models[any_below(MODELS)];
+	if (model_now.failures && any_below(64) == 0)
+		plan_any();
+	else if (model_now.failures && any_below(64) == 0)
+		plan_end();
+	if (model_now.threads && any_below(64) == 0)
+		step_elsewhere();
+	else
+		life_step();
+	if (plan_failures() > failures)
+		COVER("a call of the system failed");
+	look_at(&models[0]);
+	look_at(&models[1]);
+}
+
+void
+model_run(const struct model_options *given)
+{
+	uint64_t step;
+	unsigned i;
+
+	model_now = *given;
+	choices_from(&model_now);
+	for (step = 0; step < model_now.steps && !choices_are_over(); step++)
+		model_step();
+	plan_end();
+	for (i = 0; i < MODELS; i++) {
+		model = &models[i];
+		model->left = 0;
+		while (model->timer != NULL) {
+			life_step();
+			look_inside();
+			model->left = 0;
+		}
+	}
+}

@@ -1,0 +1,761 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scenarios: short programs with workers, executors, threads and forks, which
+ * together call everything that calls the system. Each ends with nothing left.
+ * A call that fails must return what comes of the planned failure, as hwt.h
+ * lists it, and must have changed nothing; the next one must work.
+ */
+#include "test/model/scenario.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Its allocator may be locked at a fork by a thread that the child has not. */
+#ifdef __SANITIZE_ADDRESS__
+#define WITH_ASAN true
+#else
+#define WITH_ASAN false
+#endif
+
+#define TICK HWT_MS(1)
+#define FAR HWT_SEC(100)
+#define PATIENCE_NS HWT_SEC(10)
+#define POISON ((void *)(uintptr_t)0x5a5a5a5a5a5a5a50)
+
+static const struct hwt_options with_worker = {.tick_ns = TICK};
+
+/*
+ * TRY(hwt_function, (arguments), timer or NULL) body: until the call returns 0.
+ * After each failure its answer and the timer's counters are compared, and body
+ * is executed, which checks the rest. The plan ends with the second failure.
+ */
+#define TRY(call, arguments, timer)                                   \
+	for (try_begin(CALL_##call, #call, timer);                    \
+	     !try_is_over(CALL_##call, #call, call arguments, timer); \
+	     try_begin(CALL_##call, #call, timer))
+
+static _Thread_local struct {
+	enum call call;
+	unsigned failures;
+	uint64_t injected;
+	struct hwt_stats before;
+} attempt;
+
+/* Several threads use the timer: its counters say nothing. */
+static bool racing;
+
+static void
+try_begin(enum call call, const char *name, const struct hwt *timer)
+{
+	if (attempt.call != call)
+		attempt.failures = 0;
+	attempt.call = call;
+	attempt.injected = plan_failures();
+	if (timer != NULL && hwt_read_stats(timer, &attempt.before) != 0)
+		fail("%s: hwt_read_stats", name);
+}
+
+/* Timeouts that end meanwhile change started and pending together. */
+static bool
+has_changed(const struct hwt *timer)
+{
+	const struct hwt_stats *before = &attempt.before;
+	struct hwt_stats after;
+
+	if (timer == NULL || racing)
+		return false;
+	CHECK(hwt_read_stats(timer, &after) == 0);
+	return after.scheduled != before->scheduled ||
+	    after.cancelled != before->cancelled ||
+	    after.rescheduled != before->rescheduled ||
+	    after.rejected != before->rejected ||
+	    (after.started == before->started &&
+		after.pending != before->pending);
+}
+
+static bool
+try_is_over(enum call call, const char *name, int rc, const struct hwt *timer)
+{
+	if (rc == 0) {
+		attempt.call = CALL_COUNT;
+		return true;
+	}
+	/* The fork handler was refused before main began, for good. */
+	if (plan_now()->call == PLAN_PTHREAD_ATFORK && rc == -ENOMEM)
+		scenario_end();
+	if ((plan_failures() == attempt.injected && !racing) ||
+	    rc != -plan_answer())
+		fail("%s answers %s without cause", name, cover_rc_name(rc));
+	if (!cover_may_fail(call, rc))
+		fail("%s answers %s, which is not listed", name,
+		    cover_rc_name(rc));
+	if (has_changed(timer))
+		fail("%s failed and changed a counter", name);
+	if (++attempt.failures >= 2)
+		plan_end();
+	if (attempt.failures > 3)
+		fail("%s fails for good", name);
+	return false;
+}
+
+/* Timeouts, each of which is to end once. */
+
+struct timeout {
+	hwt_timeout handle;
+	struct hwt *timer;
+	uint64_t not_before_ns, period_ns;
+	atomic_uint runs, ended;
+	void (*task)(void);
+	struct timeout *next;
+};
+
+static struct timeout *timeouts;
+static pthread_mutex_t timeouts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+run_timeout(hwt_timeout handle, void *arg)
+{
+	struct timeout *timeout = arg;
+
+	CHECK(handle.id == timeout->handle.id);
+	CHECK(now_ns() >= timeout->not_before_ns);
+	if (timeout->task != NULL)
+		timeout->task();
+	timeout->runs++;
+	if (timeout->period_ns == 0)
+		timeout->ended++;
+}
+
+static struct timeout *
+timeout_make(struct hwt *timer)
+{
+	struct timeout *timeout = calloc(1, sizeof(*timeout));
+
+	CHECK(timeout != NULL);
+	timeout->timer = timer;
+	pthread_mutex_lock(&timeouts_lock);
+	timeout->next = timeouts;
+	timeouts = timeout;
+	pthread_mutex_unlock(&timeouts_lock);
+	return timeout;
+}
+
+/* Before each attempt. */
+static hwt_timeout *
+arm(struct timeout *timeout, uint64_t delay_ns)
+{
+	timeout->handle.id = 1;
+	timeout->not_before_ns = now_ns() + delay_ns;
+	return &timeout->handle;
+}
+
+static struct timeout *
+schedule_on(struct hwt *timer, const struct hwt_executor *executor,
+    uint64_t delay_ns, void (*task)(void))
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	timeout->task = task;
+	TRY(hwt_new_timeout_on,
+	    (timer, executor, arm(timeout, delay_ns), run_timeout, timeout,
+		delay_ns),
+	    timer)
+	CHECK(timeout->handle.id == 0);
+	return timeout;
+}
+
+static struct timeout *
+schedule(struct hwt *timer, uint64_t delay_ns)
+{
+	return schedule_on(timer, NULL, delay_ns, NULL);
+}
+
+static struct timeout *
+schedule_periodic(struct hwt *timer, const struct hwt_executor *executor)
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	timeout->period_ns = TICK;
+	TRY(hwt_new_periodic,
+	    (timer, executor, arm(timeout, TICK), run_timeout, timeout, TICK,
+		TICK),
+	    timer)
+	CHECK(timeout->handle.id == 0);
+	return timeout;
+}
+
+static struct timeout *
+schedule_at(struct hwt *timer)
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	TRY(hwt_new_timeout_at,
+	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout,
+		now_ns() + FAR),
+	    timer)
+	CHECK(timeout->handle.id == 0);
+	return timeout;
+}
+
+/* A touch that fails leaves the variable as it is. */
+static struct timeout *
+touch(struct hwt *timer)
+{
+	struct timeout *timeout = timeout_make(timer);
+
+	TRY(hwt_touch,
+	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout, FAR), timer)
+	CHECK(timeout->handle.id == 1);
+	return timeout;
+}
+
+static void
+cancel(struct timeout *timeout)
+{
+	TRY(hwt_cancel_wait, (timeout->timer, timeout->handle), timeout->timer)
+	continue;
+	timeout->ended++;
+}
+
+static void
+reschedule(struct timeout *timeout, uint64_t delay_ns)
+{
+	uint64_t earliest_ns = now_ns() + delay_ns;
+
+	/* Of two deadlines the earlier one, until one of them holds. */
+	if (earliest_ns < timeout->not_before_ns)
+		timeout->not_before_ns = earliest_ns;
+	TRY(hwt_reschedule, (timeout->timer, timeout->handle, delay_ns),
+	    timeout->timer)
+	continue;
+	timeout->not_before_ns = earliest_ns;
+}
+
+static void
+await(const atomic_uint *count, unsigned least)
+{
+	uint64_t begun_ns = now_ns();
+
+	while (*count < least) {
+		pause_ns(100000);
+		CHECK(now_ns() - begun_ns < PATIENCE_NS);
+	}
+}
+
+void
+scenario_settle(void)
+{
+	struct timeout *timeout, *next;
+
+	for (timeout = timeouts; timeout != NULL; timeout = next) {
+		next = timeout->next;
+		if (timeout->ended != 1)
+			fail("a timeout ended %u times", timeout->ended);
+		free(timeout);
+	}
+	timeouts = NULL;
+}
+
+/* Timers. */
+
+static struct hwt *
+make(const struct hwt_options *options)
+{
+	struct hwt *timer = POISON;
+
+	TRY(hwt_create, (&timer, options), NULL)
+	CHECK(timer == POISON);
+	return timer;
+}
+
+static void
+take(struct hwt_unprocessed *list)
+{
+	struct hwt_timeout_info info;
+	uint64_t seen = 0;
+
+	for (; hwt_unprocessed_next(list, &info); seen++) {
+		struct timeout *timeout = info.arg;
+
+		CHECK(info.timeout.id == timeout->handle.id);
+		timeout->ended++;
+	}
+	CHECK(seen == list->count);
+}
+
+static void
+stop(struct hwt *timer)
+{
+	struct hwt_unprocessed list = {.count = 1, .private_words = {1}};
+
+	TRY(hwt_stop, (timer, &list), NULL)
+	CHECK(list.count == 0 && list.private_words[0] == 0);
+	take(&list);
+}
+
+static void
+destroy(struct hwt *timer)
+{
+	CHECK(hwt_pending_timeouts(timer) == 0);
+	TRY(hwt_destroy, (timer), NULL)
+	continue;
+}
+
+static void
+end(struct hwt *timer)
+{
+	stop(timer);
+	destroy(timer);
+}
+
+/* Scenarios. */
+
+static void
+run_worker(void)
+{
+	struct hwt *timer = make(&with_worker);
+	struct timeout *soon[3], *far[4], *often;
+	unsigned i;
+
+	TRY(hwt_start, (timer), timer)
+	continue;
+	for (i = 0; i < 4; i++)
+		far[i] = schedule(timer, FAR);
+	for (i = 0; i < 3; i++)
+		soon[i] = schedule(timer, i * TICK);
+	often = schedule_periodic(timer, NULL);
+	reschedule(far[0], 2 * TICK);
+	reschedule(far[1], 2 * FAR);
+	cancel(far[2]);
+	await(&often->runs, 3);
+	for (i = 0; i < 3; i++)
+		await(&soon[i]->runs, 1);
+	await(&far[0]->runs, 1);
+	cancel(often);
+	end(timer);
+}
+
+/* The first timeout starts the thread, however it is scheduled. */
+static void
+run_first(void)
+{
+	static struct timeout *(*const first[])(struct hwt *) = {
+	    schedule_at, touch};
+	struct hwt_options options = with_worker;
+	pthread_attr_t attr;
+	struct hwt *timer;
+	unsigned i;
+
+	CHECK(pthread_attr_init(&attr) == 0);
+	options.thread_attr = &attr;
+	timer = make(&options);
+	await(&schedule(timer, TICK)->runs, 1);
+	end(timer);
+	for (i = 0; i < 2; i++) {
+		timer = make(NULL);
+		(void)first[i](timer);
+		end(timer);
+	}
+	timer = make(&with_worker);
+	/* Stop while it runs would make that run its last. */
+	cancel(schedule_periodic(timer, NULL));
+	end(timer);
+	CHECK(pthread_attr_destroy(&attr) == 0);
+}
+
+/* Deadlines that come while the worker is in a long sleep. */
+static void
+run_sleep(void)
+{
+	struct hwt *timer = make(&with_worker);
+	struct timeout *far = schedule(timer, FAR);
+
+	pause_ns(2 * TICK);
+	await(&schedule(timer, TICK)->runs, 1);
+	pause_ns(2 * TICK);
+	reschedule(far, TICK);
+	await(&far->runs, 1);
+	end(timer);
+}
+
+/* A manual timer by the system's clock. */
+static void
+run_turned(void)
+{
+	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
+	struct hwt *timer = make(&options);
+	struct timeout *soon = schedule(timer, 2 * TICK);
+	uint64_t begun_ns = now_ns();
+	uint64_t wait_ns;
+
+	(void)schedule(timer, FAR);
+	while (soon->runs == 0) {
+		TRY(hwt_next_wakeup, (timer, &wait_ns), timer)
+		continue;
+		CHECK(wait_ns <= FAR && now_ns() - begun_ns < PATIENCE_NS);
+		pause_ns(wait_ns < TICK ? wait_ns : TICK);
+		TRY(hwt_advance, (timer, NULL), NULL)
+		continue;
+	}
+	end(timer);
+}
+
+#define FREED 20000u
+
+/* More memory is free than is kept, and is returned to the system. */
+static void
+run_trim(void)
+{
+	static struct timeout *far[FREED];
+	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
+	struct hwt *timer = make(&options);
+	struct hwt_stats most, least;
+	uint64_t wait_ns;
+	unsigned i;
+
+	for (i = 0; i < FREED; i++)
+		far[i] = schedule(timer, FAR);
+	for (i = 0; i < FREED; i++)
+		cancel(far[i]);
+	CHECK(hwt_read_stats(timer, &most) == 0);
+	do
+		CHECK(hwt_next_wakeup(timer, &wait_ns) == 0);
+	while (wait_ns != HWT_NEVER);
+	CHECK(hwt_read_stats(timer, &least) == 0);
+	if (plan_now()->call != PLAN_MADVISE &&
+	    plan_now()->call != PLAN_SYSCONF &&
+	    plan_now()->call != PLAN_PTHREAD_ATFORK)
+		CHECK(least.memory_bytes < most.memory_bytes / 2);
+	end(timer);
+}
+
+static sem_t release;
+static atomic_uint entered;
+
+static void
+hold(void)
+{
+	entered++;
+	while (sem_wait(&release) != 0)
+		continue;
+}
+
+static void *
+release_soon(void *unused)
+{
+	pause_ns(2 * TICK);
+	sem_post(&release);
+	return unused;
+}
+
+/* hwt_cancel_wait and hwt_stop_within while a task runs. */
+static void
+run_wait(void)
+{
+	struct hwt *timer = make(&with_worker);
+	struct hwt_unprocessed list;
+	struct timeout *held;
+	pthread_t thread;
+
+	sem_init(&release, 0, 0);
+	held = schedule_on(timer, NULL, TICK, hold);
+	await(&entered, 1);
+	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
+	CHECK(hwt_cancel_wait(timer, held->handle) == -ENOENT);
+	CHECK(held->ended == 1 && pthread_join(thread, NULL) == 0);
+	(void)schedule(timer, FAR);
+	(void)schedule_on(timer, NULL, TICK, hold);
+	await(&entered, 2);
+	CHECK(hwt_stop_within(timer, TICK, NULL) == -ETIMEDOUT);
+	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
+	TRY(hwt_stop_within, (timer, HWT_SEC(5), &list), NULL)
+	pause_ns(TICK);
+	take(&list);
+	CHECK(pthread_join(thread, NULL) == 0);
+	destroy(timer);
+}
+
+static pthread_barrier_t all_scheduled;
+
+static void *
+schedule_and_stop(void *arg)
+{
+	struct hwt_unprocessed list;
+
+	attempt.call = CALL_COUNT;
+	(void)schedule(arg, FAR);
+	(void)pthread_barrier_wait(&all_scheduled);
+	TRY(hwt_stop, (arg, &list), NULL)
+	continue;
+	take(&list);
+	return NULL;
+}
+
+/* Threads that race for the start, and for the stop. */
+static void
+run_races(void)
+{
+	struct hwt *timer = make(&with_worker);
+	pthread_t threads[3];
+	unsigned i;
+
+	CHECK(pthread_barrier_init(&all_scheduled, NULL, 3) == 0);
+	racing = true;
+	for (i = 0; i < 3; i++)
+		CHECK(pthread_create(
+			  &threads[i], NULL, schedule_and_stop, timer) == 0);
+	for (i = 0; i < 3; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	racing = false;
+	destroy(timer);
+}
+
+static void
+run_pool(void)
+{
+	const struct hwt_executor *executor;
+	struct hwt_pool *pool = POISON;
+	struct timeout *run[6], *often;
+	struct hwt *timer;
+	unsigned i;
+
+	TRY(hwt_pool_create, (&pool, 3, 2), NULL)
+	CHECK(pool == POISON);
+	executor = hwt_pool_executor(pool);
+	timer = make(&with_worker);
+	for (i = 0; i < 6; i++)
+		run[i] = schedule_on(timer, executor, 2 * TICK, NULL);
+	often = schedule_periodic(timer, executor);
+	await(&often->runs, 3);
+	for (i = 0; i < 6; i++)
+		await(&run[i]->runs, 1);
+	cancel(often);
+	stop(timer);
+	TRY(hwt_pool_destroy, (pool), NULL)
+	continue;
+	destroy(timer);
+}
+
+static bool
+write_fails(int error)
+{
+	return plan_now()->call == PLAN_EVENTFD_WRITE &&
+	    plan_now()->error == error;
+}
+
+static bool
+is_readable(struct hwt_mailbox *mailbox, int wait_ms)
+{
+	struct pollfd fd = {.fd = hwt_mailbox_fd(mailbox), .events = POLLIN};
+
+	return poll(&fd, 1, wait_ms) == 1;
+}
+
+/* If the descriptor could not be made readable, the next hand-over does it. */
+static void
+await_readable(struct hwt_mailbox *mailbox, struct hwt *timer)
+{
+	if (is_readable(mailbox, write_fails(EIO) ? 100 : 10000))
+		return;
+	plan_end();
+	(void)schedule_on(timer, hwt_mailbox_executor(mailbox), 0, NULL);
+	if (!write_fails(EIO) || !is_readable(mailbox, 10000))
+		fail("a mailbox stays silent");
+}
+
+static void
+run_mailbox(void)
+{
+	struct hwt_mailbox *mailbox = POISON;
+	struct timeout *due[3];
+	struct hwt *timer;
+	unsigned i;
+
+	TRY(hwt_mailbox_create, (&mailbox), NULL)
+	CHECK(mailbox == POISON);
+	timer = make(&with_worker);
+	for (i = 0; i < 3; i++)
+		due[i] = schedule_on(
+		    timer, hwt_mailbox_executor(mailbox), i * TICK, NULL);
+	/* The worker repeats what is interrupted. */
+	if (plan_now()->lasting && write_fails(EINTR)) {
+		pause_ns(5 * TICK);
+		plan_end();
+	}
+	while (due[0]->runs + due[1]->runs + due[2]->runs < 3) {
+		await_readable(mailbox, timer);
+		TRY(hwt_mailbox_run, (mailbox, 2, NULL), NULL)
+		continue;
+	}
+	stop(timer);
+	CHECK(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	TRY(hwt_mailbox_destroy, (mailbox), NULL)
+	continue;
+	destroy(timer);
+}
+
+static void
+run_shared(void)
+{
+	struct hwt_unprocessed list;
+	struct hwt *timer = POISON;
+
+	TRY(hwt_shared, (&timer), NULL)
+	CHECK(timer == POISON);
+	await(&schedule(timer, TICK)->runs, 1);
+	(void)schedule(timer, FAR);
+	TRY(hwt_shared_shutdown, (&list), NULL)
+	CHECK(list.count == 0 && list.private_words[0] == 0);
+	take(&list);
+}
+
+#define MANY 10u
+
+static void *
+use_many(void *arg)
+{
+	struct hwt **timers = arg;
+	unsigned i;
+
+	for (i = 0; i < 2 * MANY; i++) {
+		(void)schedule(timers[i % MANY], FAR);
+		cancel(schedule(timers[i % MANY], FAR));
+	}
+	return NULL;
+}
+
+/* More timers than a thread has caches for; threads that come and go. */
+static void
+run_threads(void)
+{
+	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
+	struct hwt *timers[MANY];
+	pthread_t thread;
+	unsigned i;
+
+	for (i = 0; i < MANY; i++)
+		timers[i] = make(&options);
+	for (i = 0; i < 2; i++) {
+		CHECK(pthread_create(&thread, NULL, use_many, timers) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
+	}
+	(void)use_many(timers);
+	for (i = 0; i < MANY; i++)
+		end(timers[i]);
+}
+
+static int
+refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
+{
+	(void)ctx;
+	(void)timer;
+	(void)timeout;
+	return EAGAIN;
+}
+
+static void
+be_slow(void)
+{
+	pause_ns(TICK / 4);
+}
+
+/* Warnings; and text about a timer, which goes on after each failure. */
+static void
+run_text(void)
+{
+	struct hwt_executor executor = {.execute = refuse};
+	struct hwt_options options = {
+	    .tick_ns = TICK, .slow_task_ns = 1000, .executor = &executor};
+	struct hwt *timer = make(&options);
+	FILE *file = fopen("/dev/null", "we");
+	struct hwt_stats stats;
+
+	CHECK(file != NULL);
+	await(&schedule_on(timer, NULL, TICK, be_slow)->runs, 1);
+	(void)schedule(timer, FAR);
+	TRY(hwt_stats_write, (timer, file, HWT_JSON), timer)
+	continue;
+	stop(timer);
+	TRY(hwt_dump, (timer, file), timer)
+	continue;
+	CHECK(hwt_read_stats(timer, &stats) == 0);
+	CHECK(stats.executor_refused == 1 && stats.slow_tasks == 1);
+	destroy(timer);
+	(void)fclose(file);
+}
+
+static void
+run_child(struct hwt *inherited, struct timeout *timeout)
+{
+	struct hwt *timer;
+
+	CHECK(hwt_pending_timeouts(inherited) == 0);
+	CHECK(hwt_cancel(inherited, timeout->handle) == -EOWNERDEAD);
+	CHECK(hwt_stop(inherited, NULL) == -EOWNERDEAD);
+	destroy(inherited);
+	timer = make(&with_worker);
+	await(&schedule(timer, TICK)->runs, 1);
+	end(timer);
+	_exit(0);
+}
+
+static void
+run_fork(void)
+{
+	struct timeout *far, *soon;
+	struct hwt *timer;
+	int status = -1;
+	pid_t child;
+
+	if (WITH_ASAN)
+		return;
+	timer = make(&with_worker);
+	far = schedule(timer, FAR);
+	soon = schedule(timer, 2 * TICK);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		alarm(15);
+		run_child(timer, far);
+	}
+	await(&soon->runs, 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	end(timer);
+}
+
+/* The model's own operations on manual timers. */
+static void
+run_model(void)
+{
+	static struct model_options options = {
+	    .seed = 3, .steps = 600, .inside = 16};
+
+	/* Without the handler of forks, nothing can be made. */
+	if (plan_now()->call == PLAN_PTHREAD_ATFORK)
+		return;
+	model_run(&options);
+	CHECK(hwt_shared_shutdown(NULL) == 0);
+	checker_close(&checker);
+}
+
+const struct scenario scenarios[] = {
+    {"worker", run_worker, false},
+    {"first", run_first, false},
+    {"sleep", run_sleep, false},
+    {"turned", run_turned, false},
+    {"trim", run_trim, false},
+    {"wait", run_wait, false},
+    {"races", run_races, false},
+    {"pool", run_pool, false},
+    {"mailbox", run_mailbox, false},
+    {"shared", run_shared, false},
+    {"threads", run_threads, false},
+    {"text", run_text, false},
+    {"fork", run_fork, false},
+    {"model", run_model, true},
+    {NULL, NULL, false},
+};

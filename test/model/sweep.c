@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each scenario in a process of its own, with one call of the system that fails
+ * once, or from then on: the first, the second ... nth of its kind, with each
+ * error. A run must end in time, by itself and well, and the library must then
+ * hold what it holds after a run without a failure.
+ */
+#include "test/model/scenario.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_S 30u
+#define FAILURES_MAX 10u
+#define REPORT_FD 3
+
+/* What a run tells the process that started it. */
+struct report {
+	struct plan_held held;
+	uint64_t calls[PLAN_CALLS];
+	uint64_t injected;
+	bool aborted; /* as it had to */
+};
+
+static struct plan_held held_at_start;
+static uint64_t begun_ns;
+
+uint64_t
+now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
+void
+pause_ns(uint64_t ns)
+{
+	struct timespec pause = {
+	    (time_t)(ns / HWT_SEC(1)), (long)(ns % HWT_SEC(1))};
+
+	(void)nanosleep(&pause, NULL);
+}
+
+void
+fail(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "\n");
+	_exit(1);
+}
+
+static void
+fail_model(const char *text)
+{
+	fail("%s", text);
+}
+
+/* In the process of a run. */
+
+/* A wait that is refused is not repeated without a pause. */
+static void
+check_pace(void)
+{
+	uint64_t end_ns = plan_ended_ns() != 0 ? plan_ended_ns() : now_ns();
+
+	if (plan_now()->lasting && plan_now()->error == ENOSYS &&
+	    plan_failures() > 200 + (end_ns - begun_ns) / 50000)
+		fail("the processor is kept busy");
+}
+
+static void
+report(bool aborted)
+{
+	struct report report = {
+	    .injected = plan_failures(), .aborted = aborted};
+	struct plan_held held = plan_held();
+	enum plan_call call;
+
+	report.held = (struct plan_held){held.bytes - held_at_start.bytes,
+	    held.blocks, held.fds, held.threads};
+	for (call = 0; call < PLAN_CALLS; call++)
+		report.calls[call] = plan_count(call);
+	if (write(REPORT_FD, &report, sizeof(report)) != sizeof(report))
+		fail("no report");
+	_exit(0);
+}
+
+_Noreturn void
+scenario_end(void)
+{
+	check_pace();
+	scenario_settle();
+	report(false);
+	abort();
+}
+
+static void
+report_abort(void)
+{
+	report(true);
+}
+
+static int
+run_here(const char *name)
+{
+	const struct scenario *scenario;
+
+	alarm(PATIENCE_S);
+	begun_ns = now_ns();
+	held_at_start = plan_held();
+	plan_aborts = report_abort;
+	model_failed = fail_model;
+	for (scenario = scenarios; scenario->name != NULL; scenario++) {
+		if (strcmp(scenario->name, name) == 0) {
+			scenario->run();
+			scenario_end();
+		}
+	}
+	return 2;
+}
+
+/* In the process that starts them. */
+
+static struct shared {
+	atomic_uint next; /* unit of work */
+	atomic_uint runs, failures;
+	_Atomic uint64_t injected[PLAN_CALLS];
+	struct report baseline[32];
+} * shared;
+
+static void
+exec_here(const char *name, const struct plan *plan, int report_fd)
+{
+	char words[80];
+
+	(void)snprintf(words, sizeof(words), "%u %d %" PRIu64 " %u", plan->call,
+	    plan->error, plan->nth, plan->lasting);
+	(void)setenv("HWT_PLAN", words, 1);
+	(void)dup2(report_fd, REPORT_FD);
+	execl(
+	    "/proc/self/exe", "model", "--sweep", "--here", name, (char *)NULL);
+	_exit(127);
+}
+
+/* NULL: it passed, or else what is wrong with it. */
+static const char *
+run_apart(const char *name, const struct plan *plan, struct report *report)
+{
+	int ends[2], status;
+	bool told;
+	pid_t child;
+
+	memset(report, 0, sizeof(*report));
+	CHECK(pipe(ends) == 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0)
+		exec_here(name, plan, ends[1]);
+	close(ends[1]);
+	told = read(ends[0], report, sizeof(*report)) == sizeof(*report);
+	CHECK(waitpid(child, &status, 0) == child);
+	close(ends[0]);
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGALRM ? "hangs" : "crashes";
+	return status != 0 || !told ? "see above" : NULL;
+}
+
+/* Whether it holds more than a run without a failure does. */
+static const char *
+compare_held(const struct report *report, const struct report *baseline)
+{
+	struct plan_held expected = baseline->held;
+
+	if (report->aborted)
+		return NULL;
+	/* The handler of forks was refused: nothing can be made. */
+	if (report->injected > 0 && plan_now()->call == PLAN_PTHREAD_ATFORK)
+		expected = (struct plan_held){0, 0, 0, 0};
+	if (report->held.bytes > expected.bytes)
+		return "memory is left";
+	if (report->held.blocks > expected.blocks)
+		return "blocks of the heap are left";
+	if (report->held.fds != expected.fds)
+		return "descriptors are left";
+	return report->held.threads > expected.threads ? "threads are left"
+						       : NULL;
+}
+
+static uint64_t
+run_and_judge(
+    const char *name, const struct plan *plan, const struct report *baseline)
+{
+	struct report report;
+	const char *wrong;
+
+	plan_begin(plan);
+	wrong = run_apart(name, plan, &report);
+	if (wrong == NULL)
+		wrong = compare_held(&report, baseline);
+	shared->runs++;
+	shared->injected[plan->call] += report.injected > 0;
+	if (wrong != NULL) {
+		shared->failures++;
+		fprintf(stderr,
+		    "FAIL %s; repeat: model --sweep %s %s %d %" PRIu64 "%s\n",
+		    wrong, name, plan_kinds[plan->call].name, plan->error,
+		    plan->nth, plan->lasting ? "+" : "");
+	}
+	return report.injected;
+}
+
+/* n = 1, 2 ... until a run has no nth call; where it has many, by steps that
+ * grow. */
+static void
+sweep_error(const struct scenario *scenario, const struct report *baseline,
+    struct plan plan)
+{
+	uint64_t most = baseline->calls[plan.call];
+
+	for (plan.nth = 1; shared->failures < FAILURES_MAX;
+	     plan.nth += 1 + plan.nth / (plan.lasting ? 1 : 4)) {
+		if (run_and_judge(scenario->name, &plan, baseline) == 0 ||
+		    plan.nth > most)
+			return;
+	}
+}
+
+static void
+sweep_call(const struct scenario *scenario, const struct report *baseline,
+    enum plan_call call)
+{
+	const struct plan_kind *kind = &plan_kinds[call];
+	struct plan plan = {.call = call};
+	unsigned i;
+
+	/* What is only called after another failure is tried in any case. */
+	if (baseline->calls[call] == 0 && kind->with_error == 0)
+		return;
+	for (i = 0; i < PLAN_ERRORS_MAX && kind->errors[i].error != 0; i++) {
+		plan.error = kind->errors[i].error;
+		plan.lasting = false;
+		sweep_error(scenario, baseline, plan);
+		plan.lasting = true;
+		if (!kind->once_only &&
+		    !(scenario->one_thread && plan.error == EINTR))
+			sweep_error(scenario, baseline, plan);
+	}
+}
+
+static void
+sweep_units(const char *only)
+{
+	unsigned unit;
+
+	while (scenarios[(unit = shared->next++) / PLAN_CALLS].name != NULL) {
+		unsigned number = unit / PLAN_CALLS;
+
+		if (only == NULL || strcmp(scenarios[number].name, only) == 0)
+			sweep_call(&scenarios[number],
+			    &shared->baseline[number],
+			    (enum plan_call)(unit % PLAN_CALLS));
+	}
+	_exit(0);
+}
+
+static int
+tell(bool all)
+{
+	uint64_t total = 0;
+	enum plan_call call;
+
+	for (call = 0; call < PLAN_CALLS; call++) {
+		total += shared->injected[call];
+		if (!all || shared->injected[call] > 0)
+			continue;
+		printf("no scenario calls %s\n", plan_kinds[call].name);
+		shared->failures++;
+	}
+	printf("model: sweep: %s: %u runs, %" PRIu64
+	       " with a failure of one of %u kinds, %u failed\n",
+	    shared->failures == 0 ? "ok" : "FAIL", shared->runs, total,
+	    (unsigned)PLAN_CALLS, shared->failures);
+	return shared->failures == 0 ? 0 : 1;
+}
+
+static int
+sweep_all(const char *only)
+{
+	const struct plan none = {.nth = 0};
+	long workers = 2 * sysconf(_SC_NPROCESSORS_ONLN);
+	int status;
+	unsigned i;
+
+	for (i = 0; scenarios[i].name != NULL; i++) {
+		const char *wrong =
+		    run_apart(scenarios[i].name, &none, &shared->baseline[i]);
+
+		if (wrong != NULL)
+			fail("%s without a failure: %s", scenarios[i].name,
+			    wrong);
+	}
+	for (; workers > 0; workers--) {
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		if (child == 0)
+			sweep_units(only);
+	}
+	while (wait(&status) > 0)
+		shared->failures += status != 0;
+	return tell(only == NULL);
+}
+
+static int
+sweep_one(const char *name, char **words)
+{
+	const struct plan none = {.nth = 0};
+	struct plan plan = {.error = atoi(words[1])};
+	char *end;
+
+	while (plan.call < PLAN_CALLS &&
+	    strcmp(plan_kinds[plan.call].name, words[0]) != 0)
+		plan.call++;
+	plan.nth = strtoull(words[2], &end, 10);
+	plan.lasting = *end == '+';
+	if (plan.call == PLAN_CALLS || plan.nth == 0)
+		fail("no such call: %s %s", words[0], words[2]);
+	(void)run_apart(name, &none, &shared->baseline[0]);
+	(void)run_and_judge(name, &plan, &shared->baseline[0]);
+	return tell(false);
+}
+
+int
+sweep_main(int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[0], "--here") == 0)
+		return run_here(argv[1]);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	(void)setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 4)
+		return sweep_one(argv[0], argv + 1);
+	return sweep_all(argc > 0 ? argv[0] : NULL);
+}

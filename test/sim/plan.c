@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The system with a plan of failures: see plan.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "test/sim/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* <linux/futex.h> is not everywhere. FUTEX_PRIVATE_FLAG is in both. */
+#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
+#define FUTEX_WAKE_PRIVATE (1 | 128)
+
+/*
+ * Which calls fail, with which errors, and what comes of it. The first word of
+ * a line is the name that test/sim/imports renames.
+ *
+ * FUTEX_WAKE does not fail: the kernel refuses it only where it refuses
+ * FUTEX_WAIT, and then nobody sleeps. pthread_join fails where two threads
+ * join each other; one of them gives up.
+ */
+const struct plan_kind plan_kinds[PLAN_CALLS] = {
+    [PLAN_ALIGNED_ALLOC] = {"aligned_alloc", {{ENOMEM, ENOMEM}}},
+    [PLAN_CALLOC] = {"calloc", {{ENOMEM, ENOMEM}}},
+    [PLAN_MMAP] = {"mmap", {{ENOMEM, ENOMEM}, {EAGAIN, ENOMEM}}},
+    [PLAN_MUNMAP] = {"munmap", {{ENOMEM, 0}}},
+    [PLAN_MADVISE] = {"madvise", {{EINVAL, 0}, {ENOMEM, 0}}},
+    [PLAN_SYSCONF] = {"sysconf", {{EINVAL, 0}}},
+    [PLAN_CLOCK_GETTIME] = {"clock_gettime", {{EINVAL, EAGAIN}}},
+    [PLAN_CLOCK_REALTIME] = {"clock_realtime", {{EINVAL, 0}}, PLAN_GETRANDOM,
+	EAGAIN},
+    [PLAN_NANOSLEEP] = {"nanosleep", {{EINTR, 0}}, PLAN_FUTEX_WAIT, ENOSYS},
+    [PLAN_FUTEX_WAIT] = {"futex_wait",
+	{{PLAN_SPURIOUS, 0}, {EINTR, 0}, {EAGAIN, 0}, {ETIMEDOUT, 0},
+	    {ENOSYS, 0}}},
+    [PLAN_GETRANDOM] = {"getrandom",
+	{{PLAN_SHORT, 0}, {EAGAIN, 0}, {ENOSYS, 0}}},
+    [PLAN_OPEN] = {"open", {{EMFILE, 0}, {EACCES, 0}}},
+    [PLAN_READ] = {"read", {{PLAN_SHORT, 0}, {EIO, 0}, {EINTR, 0}}},
+    [PLAN_CLOSE] = {"close", {{EINTR, 0}, {EIO, 0}}},
+    [PLAN_EVENTFD] = {"eventfd",
+	{{EMFILE, EMFILE}, {ENFILE, ENFILE}, {ENOMEM, ENOMEM},
+	    {ENODEV, ENOMEM}}},
+    [PLAN_EVENTFD_READ] = {"eventfd_read", {{EAGAIN, 0}, {EINTR, 0}}},
+    [PLAN_EVENTFD_WRITE] = {"eventfd_write", {{EINTR, 0}, {EIO, 0}}},
+    [PLAN_POLL] = {"poll", {{EINTR, 0}, {ENOSYS, 0}}},
+    [PLAN_WRITE] = {"write", {{EBADF, 0}, {EAGAIN, 0}}},
+    [PLAN_VFPRINTF] = {"vfprintf", {{EIO, EIO}}},
+    [PLAN_FFLUSH] = {"fflush", {{ENOSPC, ENOSPC}}},
+    [PLAN_PTHREAD_ATFORK] = {"pthread_atfork", {{ENOMEM, ENOMEM}}, PLAN_MADVISE,
+	EINVAL},
+    [PLAN_PTHREAD_ATTR_GETDETACHSTATE] = {"pthread_attr_getdetachstate",
+	{{EINVAL, EINVAL}}},
+    [PLAN_PTHREAD_CREATE] = {"pthread_create",
+	{{EAGAIN, EAGAIN}, {ENOMEM, ENOMEM}, {EPERM, EAGAIN}}},
+    [PLAN_PTHREAD_JOIN] = {"pthread_join", {{EDEADLK, EDEADLK}},
+	.once_only = true},
+    [PLAN_PTHREAD_TRYJOIN_NP] = {"pthread_tryjoin_np", {{EBUSY, ETIMEDOUT}}},
+    [PLAN_PTHREAD_KEY_CREATE] = {"pthread_key_create",
+	{{EAGAIN, 0}, {ENOMEM, 0}}},
+    [PLAN_PTHREAD_SETSPECIFIC] = {"pthread_setspecific", {{ENOMEM, 0}}},
+    [PLAN_PTHREAD_SETNAME_NP] = {"pthread_setname_np", {{EIO, 0}}},
+};
+
+static struct plan current;
+static uint64_t planned_at; /* calls of the kind before the plan */
+static bool environment_read;
+static _Atomic bool armed;
+static _Atomic uint64_t failures, ended_ns;
+static _Atomic uint64_t counts[PLAN_CALLS];
+static _Atomic int64_t held_bytes, held_blocks, held_fds, held_threads;
+void (*plan_aborts)(void);
+
+/* The plan. */
+
+void
+plan_begin(const struct plan *new)
+{
+	environment_read = true;
+	current = *new;
+	planned_at = counts[current.call];
+	armed = current.nth != 0;
+}
+
+/* Before main there is one thread, and the library's constructor comes here. */
+static void
+read_environment(void)
+{
+	const char *words = getenv("HWT_PLAN");
+	struct plan given = {.nth = 0};
+	unsigned call, lasting;
+
+	environment_read = true;
+	if (words == NULL ||
+	    sscanf(words, "%u %d %" SCNu64 " %u", &call, &given.error,
+		&given.nth, &lasting) != 4 ||
+	    call >= PLAN_CALLS)
+		return;
+	given.call = (enum plan_call)call;
+	given.lasting = lasting != 0;
+	plan_begin(&given);
+}
+
+const struct plan *
+plan_now(void)
+{
+	return &current;
+}
+
+void
+plan_end(void)
+{
+	struct timespec now;
+
+	if (!armed)
+		return;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	ended_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	armed = false;
+}
+
+uint64_t
+plan_ended_ns(void)
+{
+	return ended_ns;
+}
+
+uint64_t
+plan_failures(void)
+{
+	return failures;
+}
+
+uint64_t
+plan_count(enum plan_call call)
+{
+	return counts[call];
+}
+
+int
+plan_answer(void)
+{
+	unsigned i;
+
+	for (i = 0; i < PLAN_ERRORS_MAX; i++) {
+		if (plan_kinds[current.call].errors[i].error == current.error)
+			return plan_kinds[current.call].errors[i].answer;
+	}
+	return 0;
+}
+
+struct plan_held
+plan_held(void)
+{
+	return (struct plan_held){
+	    held_bytes, held_blocks, held_fds, held_threads};
+}
+
+/* The error with which this call fails; 0: it does not. */
+static int
+planned_error(enum plan_call call)
+{
+	uint64_t nth;
+
+	if (!environment_read)
+		read_environment();
+	nth = ++counts[call];
+	if (!armed)
+		return 0;
+	if (plan_kinds[current.call].with == call &&
+	    plan_kinds[current.call].with_error != 0)
+		return plan_kinds[current.call].with_error;
+	if (current.call != call)
+		return 0;
+	nth -= planned_at;
+	if (nth < current.nth || (nth > current.nth && !current.lasting))
+		return 0;
+	failures++;
+	return current.error;
+}
+
+/* For those that set errno. */
+static bool
+fails(enum plan_call call)
+{
+	int error = planned_error(call);
+
+	if (error == 0)
+		return false;
+	errno = error;
+	return true;
+}
+
+static int
+counted(int result, _Atomic int64_t *held, int change)
+{
+	if (result >= 0)
+		*held += change;
+	return result;
+}
+
+/* Memory. */
+
+void *planned_aligned_alloc(size_t alignment, size_t size);
+void *planned_calloc(size_t count, size_t size);
+void planned_free(void *block);
+void *planned_mmap(
+    void *address, size_t length, int prot, int flags, int fd, off_t offset);
+int planned_munmap(void *address, size_t length);
+int planned_madvise(void *address, size_t length, int advice);
+long planned_sysconf(int name);
+
+void *
+planned_aligned_alloc(size_t alignment, size_t size)
+{
+	if (fails(PLAN_ALIGNED_ALLOC))
+		return NULL;
+	held_blocks++;
+	return aligned_alloc(alignment, size);
+}
+
+void *
+planned_calloc(size_t count, size_t size)
+{
+	if (fails(PLAN_CALLOC))
+		return NULL;
+	held_blocks++;
+	return calloc(count, size);
+}
+
+void
+planned_free(void *block)
+{
+	held_blocks -= block != NULL;
+	free(block);
+}
+
+void *
+planned_mmap(
+    void *address, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	if (fails(PLAN_MMAP))
+		return MAP_FAILED;
+	held_bytes += (int64_t)length;
+	return mmap(address, length, prot, flags, fd, offset);
+}
+
+/* What cannot be unmapped does not count. */
+int
+planned_munmap(void *address, size_t length)
+{
+	held_bytes -= (int64_t)length;
+	return fails(PLAN_MUNMAP) ? -1 : munmap(address, length);
+}
+
+int
+planned_madvise(void *address, size_t length, int advice)
+{
+	return fails(PLAN_MADVISE) ? -1 : madvise(address, length, advice);
+}
+
+long
+planned_sysconf(int name)
+{
+	return fails(PLAN_SYSCONF) ? -1 : sysconf(name);
+}
+
+/* Time, sleeping, the end. */
+
+int planned_clock_gettime(clockid_t clock, struct timespec *now);
+int planned_nanosleep(const struct timespec *time, struct timespec *left);
+long planned_syscall(long number, const void *word, int operation,
+    uint32_t value, const struct timespec *until, void *other, uint32_t mask);
+_Noreturn void planned_abort(void);
+ssize_t planned_getrandom(void *buffer, size_t size, unsigned flags);
+
+/* If the time were used all the same, everything would be due. */
+int
+planned_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	if (!fails(clock == CLOCK_MONOTONIC ? PLAN_CLOCK_GETTIME
+					    : PLAN_CLOCK_REALTIME))
+		return clock_gettime(clock, now);
+	*now = (struct timespec){.tv_sec = (time_t)1 << 31};
+	return -1;
+}
+
+/* This thread was refused a wait, and has not paused since. */
+static _Thread_local bool is_refused;
+
+int
+planned_nanosleep(const struct timespec *time, struct timespec *left)
+{
+	is_refused = false;
+	return fails(PLAN_NANOSLEEP) ? -1 : nanosleep(time, left);
+}
+
+/* The library calls syscall for futex alone. A loop that repeats a refused wait
+ * without a pause would be a busy one. */
+long
+planned_syscall(long number, const void *word, int operation, uint32_t value,
+    const struct timespec *until, void *other, uint32_t mask)
+{
+	bool wake = operation == FUTEX_WAKE_PRIVATE;
+	int error;
+
+	if (number != SYS_futex ||
+	    (!wake && (operation != FUTEX_WAIT_BITSET_PRIVATE || is_refused))) {
+		fprintf(stderr, "no such call, or a busy loop\n");
+		abort();
+	}
+	error = wake ? 0 : planned_error(PLAN_FUTEX_WAIT);
+	if (error == PLAN_SPURIOUS)
+		return 0;
+	is_refused = error == ENOSYS;
+	if (error == 0)
+		return syscall(
+		    number, word, operation, value, until, other, mask);
+	errno = error;
+	return -1;
+}
+
+_Noreturn void
+planned_abort(void)
+{
+	if (plan_aborts != NULL && current.call == PLAN_CLOCK_GETTIME &&
+	    failures > 0 && counts[PLAN_WRITE] > 0)
+		plan_aborts();
+	abort();
+}
+
+ssize_t
+planned_getrandom(void *buffer, size_t size, unsigned flags)
+{
+	int error = planned_error(PLAN_GETRANDOM);
+
+	if (error == 0 || error == PLAN_SHORT)
+		return getrandom(buffer, error == 0 ? size : 3, flags);
+	errno = error;
+	return -1;
+}
+
+/* Descriptors and text. */
+
+int planned_open(const char *path, int flags);
+ssize_t planned_read(int fd, void *buffer, size_t size);
+int planned_close(int fd);
+int planned_eventfd(unsigned count, int flags);
+int planned_eventfd_read(int fd, eventfd_t *value);
+int planned_eventfd_write(int fd, eventfd_t value);
+int planned_poll(struct pollfd *fds, nfds_t count, int wait_ms);
+ssize_t planned_write(int fd, const void *buffer, size_t size);
+int planned_vfprintf(FILE *file, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
+int planned_fflush(FILE *file);
+
+int
+planned_open(const char *path, int flags)
+{
+	return counted(fails(PLAN_OPEN) ? -1 : open(path, flags), &held_fds, 1);
+}
+
+ssize_t
+planned_read(int fd, void *buffer, size_t size)
+{
+	int error = planned_error(PLAN_READ);
+
+	if (error == 0 || error == PLAN_SHORT)
+		return read(fd, buffer, error == 0 ? size : 1);
+	errno = error;
+	return -1;
+}
+
+/* Linux closes it, whatever it returns. */
+int
+planned_close(int fd)
+{
+	int result = close(fd);
+
+	held_fds--;
+	return fails(PLAN_CLOSE) ? -1 : result;
+}
+
+int
+planned_eventfd(unsigned count, int flags)
+{
+	return counted(
+	    fails(PLAN_EVENTFD) ? -1 : eventfd(count, flags), &held_fds, 1);
+}
+
+int
+planned_eventfd_read(int fd, eventfd_t *value)
+{
+	return fails(PLAN_EVENTFD_READ) ? -1 : eventfd_read(fd, value);
+}
+
+int
+planned_eventfd_write(int fd, eventfd_t value)
+{
+	return fails(PLAN_EVENTFD_WRITE) ? -1 : eventfd_write(fd, value);
+}
+
+/* Messages on stderr: failures provoke them by the dozen, and they are not
+ * shown. */
+int
+planned_poll(struct pollfd *fds, nfds_t count, int wait_ms)
+{
+	(void)count;
+	(void)wait_ms;
+	fds->revents = POLLOUT;
+	return fails(PLAN_POLL) ? -1 : 1;
+}
+
+ssize_t
+planned_write(int fd, const void *buffer, size_t size)
+{
+	(void)fd;
+	(void)buffer;
+	return fails(PLAN_WRITE) ? -1 : (ssize_t)size;
+}
+
+int
+planned_vfprintf(FILE *file, const char *format, va_list arguments)
+{
+	return fails(PLAN_VFPRINTF) ? -1 : vfprintf(file, format, arguments);
+}
+
+int
+planned_fflush(FILE *file)
+{
+	return fails(PLAN_FFLUSH) ? EOF : fflush(file);
+}
+
+/* Threads: these return their error. PLAN_THREADS defines such a function; its
+ * success changes the number of threads. */
+
+#define PLAN_THREADS(call, function, change, parameters, arguments) \
+	int planned_##function parameters;                          \
+                                                                    \
+	int planned_##function parameters                           \
+	{                                                           \
+		int error = planned_error(call);                    \
+                                                                    \
+		if (error == 0)                                     \
+			error = function arguments;                 \
+		(void)counted(-error, &held_threads, change);       \
+		return error;                                       \
+	}
+
+PLAN_THREADS(PLAN_PTHREAD_CREATE, pthread_create, 1,
+    (pthread_t * thread, const pthread_attr_t *attr, void *(*start)(void *),
+	void *argument),
+    (thread, attr, start, argument))
+PLAN_THREADS(PLAN_PTHREAD_JOIN, pthread_join, -1,
+    (pthread_t thread, void **result), (thread, result))
+PLAN_THREADS(PLAN_PTHREAD_TRYJOIN_NP, pthread_tryjoin_np, -1,
+    (pthread_t thread, void **result), (thread, result))
+PLAN_THREADS(PLAN_PTHREAD_ATFORK, pthread_atfork, 0,
+    (void (*prepare)(void), void (*parent)(void), void (*child)(void)),
+    (prepare, parent, child))
+PLAN_THREADS(PLAN_PTHREAD_ATTR_GETDETACHSTATE, pthread_attr_getdetachstate, 0,
+    (const pthread_attr_t *attr, int *state), (attr, state))
+PLAN_THREADS(PLAN_PTHREAD_KEY_CREATE, pthread_key_create, 0,
+    (pthread_key_t * key, void (*destroy)(void *)), (key, destroy))
+PLAN_THREADS(PLAN_PTHREAD_SETSPECIFIC, pthread_setspecific, 0,
+    (pthread_key_t key, const void *value), (key, value))
+PLAN_THREADS(PLAN_PTHREAD_SETNAME_NP, pthread_setname_np, 0,
+    (pthread_t thread, const char *name), (thread, name))

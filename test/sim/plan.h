@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The system as the library sees it, with a plan of failures.
+ *
+ * In an object of the library each import that can fail gets another name:
+ * objcopy --redefine-syms turns mmap into planned_mmap, which plan.c defines.
+ * The test itself and the C library call what they always do. test/sim/imports
+ * makes the list of names, and compares it with what the object imports: each
+ * import is either planned for here or listed there with the reason why it
+ * cannot fail.
+ *
+ * A plan says that the nth call of one kind from now fails with an error, and
+ * that it alone does or that all later ones do as well. The table plan_kinds
+ * says with which errors a kind of call fails and what a function of hwt.h may
+ * return for each: 0, the library has to do without.
+ *
+ *   plan_begin(&(struct plan){PLAN_MMAP, ENOMEM, 1});
+ *   rc = hwt_create(&timer, NULL);
+ *   if (plan_failures() > before)
+ *           check(-rc == plan_answer());
+ *   plan_end();
+ *
+ * What the library holds (bytes mapped, blocks, descriptors, threads) is
+ * counted, so that a test can tell that nothing is left.
+ */
+#ifndef HWT_TEST_SIM_PLAN_H
+#define HWT_TEST_SIM_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum plan_call {
+	PLAN_ALIGNED_ALLOC,
+	PLAN_CALLOC,
+	PLAN_MMAP,
+	PLAN_MUNMAP,
+	PLAN_MADVISE,
+	PLAN_SYSCONF,
+	PLAN_CLOCK_GETTIME, /* CLOCK_MONOTONIC */
+	PLAN_CLOCK_REALTIME,
+	PLAN_NANOSLEEP,
+	PLAN_FUTEX_WAIT,
+	PLAN_GETRANDOM,
+	PLAN_OPEN,
+	PLAN_READ,
+	PLAN_CLOSE,
+	PLAN_EVENTFD,
+	PLAN_EVENTFD_READ,
+	PLAN_EVENTFD_WRITE,
+	PLAN_POLL,
+	PLAN_WRITE,
+	PLAN_VFPRINTF,
+	PLAN_FFLUSH,
+	PLAN_PTHREAD_ATFORK,
+	PLAN_PTHREAD_ATTR_GETDETACHSTATE,
+	PLAN_PTHREAD_CREATE,
+	PLAN_PTHREAD_JOIN,
+	PLAN_PTHREAD_TRYJOIN_NP,
+	PLAN_PTHREAD_KEY_CREATE,
+	PLAN_PTHREAD_SETSPECIFIC,
+	PLAN_PTHREAD_SETNAME_NP,
+	PLAN_CALLS
+};
+
+/* As an error: the call does nothing and returns success. */
+#define PLAN_SPURIOUS 9999
+/* As an error: it returns less than was asked for. */
+#define PLAN_SHORT 9998
+
+#define PLAN_ERRORS_MAX 5
+
+struct plan_kind {
+	const char *name;
+	struct {
+		int error, answer;
+	} errors[PLAN_ERRORS_MAX];
+	/* A call that is only made when another kind has failed: in a plan for
+	 * this one, that one fails with with_error, always. */
+	enum plan_call with;
+	int with_error;
+	/* It never fails for good: no lasting plan. */
+	bool once_only;
+};
+
+extern const struct plan_kind plan_kinds[PLAN_CALLS];
+
+struct plan {
+	enum plan_call call;
+	int error;
+	uint64_t nth; /* from plan_begin on, the first is 1; 0: no failure */
+	bool lasting; /* all later ones fail, too */
+};
+
+/* The environment's HWT_PLAN is in force from the first call on, which comes
+ * before main: "CALL ERROR NTH LASTING", in numbers. */
+void plan_begin(const struct plan *plan);
+const struct plan *plan_now(void);
+void plan_end(void);
+/* When it ended, on CLOCK_MONOTONIC; 0: it has not. */
+uint64_t plan_ended_ns(void);
+
+/* Calls that have failed by plan, since the process began. */
+uint64_t plan_failures(void);
+/* Calls of a kind, since the process began. */
+uint64_t plan_count(enum plan_call call);
+/* What hwt.h may answer to the planned failure, positive; 0: nothing. */
+int plan_answer(void);
+
+/* What the library holds. */
+struct plan_held {
+	int64_t bytes; /* mapped; without what could not be unmapped */
+	int64_t blocks; /* of the heap */
+	int64_t fds;
+	int64_t threads; /* made and not joined */
+};
+
+struct plan_held plan_held(void);
+
+/* Called instead of abort after a planned failure of CLOCK_MONOTONIC of which
+ * the library has told; NULL: abort. */
+extern void (*plan_aborts)(void);
+
+#endif
