@@ -16,7 +16,6 @@
 #   NAME_man       manual pages
 #   NAME_doc       files for DOCDIR, which keep their path there
 #   NAME_fill      files of LIBDIR that are made from templates
-#   NAME_python    modules for Python
 #   NAME_unit      units for systemd, which are made from templates
 
 # One object with its inner names made local: a program that links it may use
@@ -69,7 +68,6 @@ $1_include += $(wildcard modules/$1/hwt_$1.h modules/$1/hwt_$1.hpp)
 $1_man += $(wildcard modules/$1/man/*.[1-9])
 $1_doc += $(wildcard modules/$1/README modules/$1/DESIGN)
 $1_unit += $(patsubst %.in,%,$(wildcard modules/$1/systemd/*.service.in))
-$1_python += $(wildcard bindings/python/hwt_$1.py)
 $1_fill += pkgconfig/hwt-$1.pc
 endef
 

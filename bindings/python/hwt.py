@@ -52,7 +52,6 @@ _LIBRARY = "libhwt.so.0"
 
 NEVER = 2**64 - 1
 _MANUAL = 1
-_RELAXED = 2
 
 
 class _Handle(ctypes.Structure):
@@ -122,25 +121,14 @@ def _installed():
     return beside if os.path.exists(beside) else "libhwt.so.0"
 
 
-def _library(name, functions):
-    """libhwt, or that of a module, which lies beside it."""
-    folder, file = os.path.split(os.environ.get("HWT_LIBRARY") or _installed())
-    # CDLL, not PyDLL: it gives the interpreter's lock up during a call.
-    library = ctypes.CDLL(
-        os.path.join(folder, file.replace("libhwt", name, 1)))
-    for result, function, *arguments in functions:
-        function = getattr(library, function)
-        function.restype = result
-        function.argtypes = arguments
-    return library
-
-
 def _load():
     pointer, out = ctypes.c_void_p, ctypes.POINTER
     timer, size = ctypes.c_void_p, ctypes.c_size_t
     ns, u64, i64 = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64
     integer, text = ctypes.c_int, ctypes.c_char_p
-    return _library("libhwt", (
+    # CDLL, not PyDLL: it gives the interpreter's lock up during a call.
+    library = ctypes.CDLL(os.environ.get("HWT_LIBRARY") or _installed())
+    for result, name, *arguments in (
         (integer, "hwt_create", out(timer), out(_Options)),
         (integer, "hwt_stop", timer, out(_Unprocessed)),
         (ctypes.c_bool, "hwt_unprocessed_next", out(_Unprocessed), out(_Info)),
@@ -168,7 +156,11 @@ def _load():
         (integer, "hwt_mailbox_destroy", pointer),
         (text, "hwt_strerror", integer),
         (text, "hwt_version"),
-    ))
+    ):
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
 
 
 _hwt = _load()
@@ -182,20 +174,6 @@ def _check(result):
     if result < 0:
         raise Error(-result, _hwt.hwt_strerror(result).decode())
     return result
-
-
-@ctypes.CFUNCTYPE(None, ctypes.py_object)
-def _report(error):
-    """Tells sys.unraisablehook of it, as ctypes does of all that leaves a
-    function which C has called."""
-    raise error
-
-
-def _call(answers, function, *arguments):
-    """Appends what the function answers to a list, in one step of the
-    interpreter: what a signal's handler raises comes before the call, or when
-    the answer is there."""
-    answers.extend(itertools.starmap(function, (arguments,)))
 
 
 def version():
@@ -349,8 +327,8 @@ class Timer:
     one it stands still but for advance(seconds)."""
 
     def __init__(self, tick=0.1, ticks_per_wheel=512, *, manual=False,
-                 relaxed=False, max_pending=0, slow_task=0, executor=None,
-                 clock=None, name=None):
+                 max_pending=0, slow_task=0, executor=None, clock=None,
+                 name=None):
         self._pointer = ctypes.c_void_p()
         self._closed = False
         self._executor = executor
@@ -358,8 +336,8 @@ class Timer:
         self._moved_by_hand = manual and clock is None
         options = _Options(
             tick_ns=_to_ns(tick), ticks_per_wheel=ticks_per_wheel,
-            flags=(_MANUAL if manual else 0) | (_RELAXED if relaxed else 0),
-            max_pending=max_pending, slow_task_ns=_to_ns(slow_task),
+            flags=_MANUAL if manual else 0, max_pending=max_pending,
+            slow_task_ns=_to_ns(slow_task),
             executor=executor._use() if executor else None,
             thread_name=name.encode() if name else None)
         if manual or clock is not None:
@@ -564,32 +542,6 @@ class Mailbox(_Executor):
                 break
         self._closed = result == 0
         _check(result)
-
-
-class _Mailbox:
-    """That of a module, which says what _create, _executor_of, _fd and _run
-    are, and _destroy, a _Destroyer. It lives as long as something refers to
-    it."""
-
-    def __init__(self):
-        self._pointer = ctypes.c_void_p()
-        _check(self._create(ctypes.byref(self._pointer)))
-        self._executor = self._executor_of(self._pointer)
-
-    def __del__(self):
-        if self._pointer:
-            self._destroy(self._pointer)
-
-    def fileno(self):
-        """Readable while something waits in it; do not read it."""
-        return _check(self._fd(self._pointer))
-
-    def run(self, most=0):
-        """Calls at most that many callables (0: all that are there now);
-        returns how many."""
-        called = ctypes.c_size_t()
-        _check(self._run(self._pointer, most, ctypes.byref(called)))
-        return called.value
 
 
 # Timers and pools that have threads, until they are closed.

@@ -8,7 +8,6 @@ import gc
 import math
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,37 +24,6 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 
 def manual(**options):
     return hwt.Timer(tick=0.001, manual=True, **options)
-
-
-class Interrupt(Exception):
-    """What a signal's handler raises."""
-
-
-def interrupted(call, turns=400):
-    """Calls it again and again; somewhere in the 40 us that follow, a signal's
-    handler raises. Yields each time when it has."""
-    def handler(*_signal):
-        raised.append(True)
-        raise Interrupt
-
-    raised = []
-    before = signal.signal(signal.SIGALRM, handler)
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _told: None
-    try:
-        for turn in range(turns):
-            raised.clear()
-            try:
-                signal.setitimer(signal.ITIMER_REAL, (1 + turn % 40) * 1e-6)
-                call()
-                while not raised:
-                    time.sleep(0)  # CPython may forget to look otherwise
-            except Interrupt:
-                pass
-            yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        sys.unraisablehook = hook
 
 
 class Manual(unittest.TestCase):
@@ -518,65 +486,32 @@ print(timeout.cancel())
         self.assertEqual((said.stdout, said.stderr), ("True\nTrue\n", ""))
 
 
-def check_layout(test, header, structs):
-    """The structures are those of the header, by a C compiler's word."""
-    expected = {}
-    for name, struct in structs.items():
-        expected[f"sizeof(struct {name})"] = ctypes.sizeof(struct)
-        for field, kind in struct._fields_:
-            expected[f"offsetof(struct {name}, {field})"] = getattr(
-                struct, field).offset
-            expected[f"sizeof ((struct {name} *)0)->{field}"] = (
-                ctypes.sizeof(kind))
-    text = (f"#include <{header}>\n#include <stddef.h>\n#include <stdio.h>\n"
-            "int main(void) {"
-            + "".join(f'printf("%d\\n", (int){each});' for each in expected)
-            + "return 0; }")
-    with tempfile.TemporaryDirectory() as folder:
-        program = os.path.join(folder, "layout")
-        subprocess.run(
-            [os.environ.get("CC", "cc"), "-I", TOP, "-x", "c", "-o",
-             program, "-"], input=text, text=True, check=True)
-        said = subprocess.run(
-            [program], capture_output=True, text=True, check=True)
-    there = dict(zip(expected, map(int, said.stdout.split())))
-    test.assertEqual(
-        {each: (at, expected[each]) for each, at in there.items()
-         if at != expected[each]}, {}, f"{header}, and here, differ")
-    test.assertEqual(len(there), len(expected))
-
-
-def check_functions(test, header, library, left_out=""):
-    """library binds what header declares, but for what is left out."""
-    declared = subprocess.run(
-        [os.path.join(TOP, "tools/declared"), os.path.join(TOP, header)],
-        capture_output=True, text=True, check=True).stdout.split()
-    bound = {name for name, function in vars(library).items()
-             if name.startswith("hwt_") and function.argtypes is not None}
-    left_out = set(left_out.split())
-    test.assertEqual(
-        set(declared) - bound, left_out,
-        "neither bound nor in the list of those left out, or both")
-
-
 class Layout(unittest.TestCase):
-    def test_sizes_and_offsets(self):
-        check_layout(self, "hwt.h", {
+    def test_structures_are_those_of_the_header(self):
+        structs = {
             "hwt_timeout": hwt._Handle, "hwt_clock": hwt._Clock,
             "hwt_options": hwt._Options, "hwt_timeout_info": hwt._Info,
-            "hwt_unprocessed": hwt._Unprocessed, "hwt_stats": hwt._Stats,
-        })
-
-    def test_functions(self):
-        # Those that others here replace; those of deadlines, where Python has
-        # delays; those with a FILE or for an executor that is written in C;
-        # and what only a C program needs: to start the worker before the first
-        # timeout, a state, a limited stop, the end of the shared timer.
-        check_functions(self, "hwt.h", hwt._hwt, """
-            hwt_new_timeout hwt_new_timeouts hwt_touch
-            hwt_now hwt_new_timeout_at hwt_reschedule_at
-            hwt_dump hwt_stats_write hwt_run
-            hwt_start hwt_state hwt_stop_within hwt_shared_shutdown""")
+            "hwt_unprocessed": hwt._Unprocessed, "hwt_stats": hwt._Stats}
+        expected = {}
+        for name, struct in structs.items():
+            expected[f"sizeof(struct {name})"] = ctypes.sizeof(struct)
+            for field, kind in struct._fields_:
+                expected[f"offsetof(struct {name}, {field})"] = getattr(
+                    struct, field).offset
+                expected[f"sizeof ((struct {name} *)0)->{field}"] = (
+                    ctypes.sizeof(kind))
+        text = ("#include <hwt.h>\n#include <stdio.h>\nint main(void) {"
+                + "".join(f'printf("%d\\n", (int){each});'
+                          for each in expected) + "return 0; }")
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "layout")
+            subprocess.run(
+                [*os.environ.get("CC", "cc").split(), "-I", TOP, "-x", "c",
+                 "-o", program, "-"], input=text, text=True, check=True)
+            said = subprocess.run(
+                [program], capture_output=True, text=True, check=True)
+        there = dict(zip(expected, map(int, said.stdout.split())))
+        self.assertEqual(there, expected)
 
 
 if __name__ == "__main__":
