@@ -15,6 +15,7 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 # tools/module.mk names the lists.
 hwt_include := hwt.h $(wildcard hwt.hpp)
 hwt_man := $(wildcard man/*.[1-9])
+hwt_pages := hwt.h
 hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES tools/hwt.bt \
 	examples/must.h $(wildcard examples/recipes/* examples/loops/*)
 hwt_fill := pkgconfig/hwt.pc $(patsubst %,cmake/hwt/hwt-%.cmake, \
@@ -95,6 +96,8 @@ $(foreach f,$($1_unit),$(Q)$(INSTALL) -d '$(unit)' && \
 $(Q)$(call put_each,$($1_bin),755,build/plain/$$file -t '$(bin)')
 $(Q)$(call put_each,$($1_doc),644,$$file '$(doc)'/$$file)
 $(Q)$(call put_each,$($1_man),644,$$file -t '$(man)/man'$${file##*.})
+$(Q)$(INSTALL) -d '$(man)/man3'
+$(Q)umask 022 && tools/pages $($1_pages) '$(man)/man3'
 $(Q)$(if $(PYTHONDIR),$(call put_each,$($1_python),644,$$file -t '$(python)' \
 	&& $(fill_python) $$file >'$(python)'/$${file##*/}))
 
@@ -125,6 +128,8 @@ $(Q)removed=$$($(call from,$(include),$(notdir $(call each,$1,include))) \
 	$(call from,$(doc),$(call each,$1,doc)) \
 	$(call from,$(man),$(foreach f,$(call each,$1,man), \
 		man$(subst .,,$(suffix $f))/$(notdir $f))) \
+	$(call from,$(man)/man3,$(foreach p,$1, \
+		$(patsubst %,%.3,$(shell tools/pages $($p_pages))))) \
 	$(call from,$(unit),$(notdir $(call each,$1,unit))) \
 	$(if $(PYTHONDIR),$(call from,$(python), \
 		$(notdir $(call each,$1,python))))) || exit; \

@@ -14,6 +14,7 @@
 #   NAME_include   headers
 #   NAME_bin       programs, by their names in build/plain
 #   NAME_man       manual pages
+#   NAME_pages     the header of which pages are made
 #   NAME_doc       files for DOCDIR, which keep their path there
 #   NAME_fill      files of LIBDIR that are made from templates
 #   NAME_unit      units for systemd, which are made from templates
@@ -66,6 +67,7 @@ build/%/libhwt_$1.so.$(version): $$$$(call objects,$$($1)) \
 
 $1_include += $(wildcard modules/$1/hwt_$1.h modules/$1/hwt_$1.hpp)
 $1_man += $(wildcard modules/$1/man/*.[1-9])
+$1_pages := modules/$1/hwt_$1.h
 $1_doc += $(wildcard modules/$1/README modules/$1/DESIGN)
 $1_unit += $(patsubst %.in,%,$(wildcard modules/$1/systemd/*.service.in))
 $1_fill += pkgconfig/hwt-$1.pc
