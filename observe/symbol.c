@@ -17,7 +17,7 @@
 
 #include "observe/symbol.h"
 
-#define LINE_BYTES 512
+#define MAPS_LINE_BYTES 512
 
 /* A line is "begin-end rwxp offset device inode path". The begin of the file's
  * first mapping, from which it is mapped in one piece, is in *base. The path if
@@ -41,7 +41,7 @@ symbol_place(const void *address, char *text, size_t size)
 {
 	uintptr_t at = (uintptr_t)address;
 	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[LINE_BYTES];
+	char line[MAPS_LINE_BYTES];
 	uintptr_t base = 0;
 	char *path;
 
