@@ -73,7 +73,7 @@ MODULES ?= $(patsubst modules/%/rules.mk,%,$(wildcard modules/*/rules.mk))
 packed := single deb release
 moduled := $(MODULES)
 tested := check check-all check-aarch64 tidy explore mutants fuzz coverage
-.PHONY: install uninstall $(packed) $(moduled) $(tested) soak perf perf-full
+.PHONY: install uninstall $(packed) $(moduled) $(tested) perf perf-full
 installed := install uninstall
 measured := perf perf-full
 

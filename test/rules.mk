@@ -15,7 +15,6 @@
 #   aarch64        static, for qemu-user
 
 STRESS ?= 100
-SOAK ?= 600
 FUZZ ?= 600
 EXPLORE ?= --seconds 2
 ONLY ?= *
@@ -168,8 +167,6 @@ mutants: build/plain/libhwt.so
 	@test/mutants/run '$(MUTANTS)'
 explore: build/explore/explore
 	@build/explore/explore $(EXPLORE)
-soak: $(call in,plain,test/model/model.c $(stress))
-	@test/check/soak $(SOAK) $^
 bare:
 	@test/check/bare build/bare
 fuzz: build/fuzz/test/model/model

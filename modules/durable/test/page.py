@@ -8,7 +8,6 @@ do, which is looked up in the engine.
 HWT_SHOTS is a folder that gets a picture at the end of each test. See
 programs.py for HWT_BUILD and HWT_BEFORE."""
 
-import importlib.machinery
 import json
 import os
 import re
@@ -17,12 +16,10 @@ import subprocess
 import sys
 import time
 
+import browser
 from api import TOKEN, Api
 from engine import held
 from programs import ROOT, main, wait_until
-
-browser = importlib.machinery.SourceFileLoader(
-    "browser", os.path.join(ROOT, "test/check/browser.py")).load_module()
 
 SHOTS = os.environ.get("HWT_SHOTS")
 MARKUP = "<script>document.title='cracked'</script><img src=x onerror=alert(1)>"

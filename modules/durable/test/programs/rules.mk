@@ -13,7 +13,7 @@ $(durable_clients): %: %.o $$(call objects,$(durable)) \
 .PHONY: soak-durable
 soak-durable: build/plain/modules/durable/test/programs/client \
 		$(durable_demo) $(durable_programs)
-	$(Q)python3 -B modules/durable/test/soak.py $(SOAK)
+	$(Q)python3 -B modules/durable/test/soak.py $(or $(SOAK),600)
 	$(Q)python3 -B modules/durable/test/proxy.py --every $(or $(EVERY),1)
 
 durable-tests: $(filter build/plain/%,$(durable_clients))
