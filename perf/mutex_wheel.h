@@ -1,32 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The baseline: a hashed wheel behind a mutex, as one would write it in an
- * afternoon, written well. Doubly linked lists, so that start and cancel are
- * constant time; clock, malloc and free outside of the lock; locks on cache
- * lines of their own, no counters; what is due is unlinked under the lock, a
- * few at a time, and runs without it while it is in the cache. Deadlines are
- * kept as ticks, so passing over a later round is a comparison.
+ * afternoon, written well. Doubly linked lists, so that start and cancel take
+ * constant time; clock, malloc and free outside the lock; each lock on a cache
+ * line of its own; no counters. What is due is unlinked under the lock, a few
+ * at a time, and run without it while it is in the cache. Deadlines are kept as
+ * ticks, so that passing over a later round is a comparison.
  *
- * With ticks of 50 ms or more, the clock is CLOCK_MONOTONIC_COARSE, which costs
- * a sixth and is behind by a period of the kernel's tick; this is added, so
- * that no timeout is early.
+ * A handle is the pointer. The owner of a handle cancels it once, whether the
+ * timeout has ended or not, and so frees it; without a handle, the worker frees
+ * it after its task. So the baseline needs none of the generations with which
+ * hwt refuses stale handles.
  *
- * A handle is the pointer. Who asked for one owns the timeout beside the wheel,
- * and cancels it once, whether it has ended or not: that frees it. Who did not
- * cannot cancel it, and the worker frees it after its task. This spares the
- * baseline the generations with which hwt refuses stale handles.
+ * Who would call it unfair, and the variant that they would write:
  *
- * Who would call it unfair: each of those who write such wheels, for one of
- * these reasons. A subject of perf/subject has what they would do instead.
- *
- *   "A mutex that spins first, or a spinlock."   MUTEX_WHEEL_LOCK
- *   "A timeout is embedded in its connection: no malloc."
- *                                                MUTEX_WHEEL_EMBEDDED
- *   "The loop has read the clock already."       SUBJECT_DEADLINES
- *   "Each thread has a wheel of its own."        MUTEX_WHEEL_SHARDS
- *   "One notes the activity, and looks at it when the timeout is due."
- *                                                MUTEX_WHEEL_LAZY
- *   "A loop's own timers need no lock at all."   subject/wheel.h
+ *   "A spinlock is faster."                   MUTEX_WHEEL_SPIN
+ *   "Each thread has a wheel of its own, and a timeout is embedded in its
+ *    connection: no malloc."                  MUTEX_WHEEL_SHARDS
+ *   "One notes the activity, and checks it when the timeout is due."
+ *                                             MUTEX_WHEEL_LAZY
+ *   "The loop has read the clock already."    SUBJECT_DEADLINES
+ *   "CLOCK_MONOTONIC_COARSE is cheaper."      It lags under load by more than
+ *                                             its resolution: timeouts would be
+ *                                             early. With deadlines none is
+ *                                             read.
+ *   "A loop's own timers need no lock."       subject/libuv.h
  */
 #ifndef MUTEX_WHEEL_H
 #define MUTEX_WHEEL_H
@@ -39,40 +37,28 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Kinds of locks: pthread's default, one that spins for a while before it
- * sleeps (glibc's alone), one that only spins, and none, for one thread that
- * also turns the wheel. */
-#define MUTEX_WHEEL_DEFAULT 0
-#define MUTEX_WHEEL_ADAPTIVE 1
-#define MUTEX_WHEEL_SPIN 2
-#define MUTEX_WHEEL_NONE 3
-#ifndef MUTEX_WHEEL_LOCK
-#define MUTEX_WHEEL_LOCK MUTEX_WHEEL_DEFAULT
+/* 1: the lock only spins; its users have a processor each. */
+#ifndef MUTEX_WHEEL_SPIN
+#define MUTEX_WHEEL_SPIN 0
 #endif
 
-/* 1: what a thread cancels serves its next timeout, as when both are the one
- * that is embedded in a connection. */
-#ifndef MUTEX_WHEEL_EMBEDDED
-#define MUTEX_WHEEL_EMBEDDED 0
-#endif
-
-/* 1: what is put off stays in its bucket. Its deadline is noted without the
- * lock, and looked at when the bucket is due: the third of the ways that the
- * manual of libev has for this. */
+/* 1: what is pushed out stays in its bucket. Its deadline is stored without the
+ * lock, and checked when the bucket is due: the third way in libev's manual. */
 #ifndef MUTEX_WHEEL_LAZY
 #define MUTEX_WHEEL_LAZY 0
 #endif
 
-/* Wheels with a lock each: a thread's timeouts are in the one that is its. */
+/* Above 1: each thread's timeouts are in a wheel with a lock of its own, and
+ * what a thread cancels serves its next timeout. */
 #ifndef MUTEX_WHEEL_SHARDS
 #define MUTEX_WHEEL_SHARDS 1
 #endif
+#define MUTEX_WHEEL_EMBEDDED (MUTEX_WHEEL_SHARDS > 1)
 
 enum {
 	MUTEX_WHEEL_BUCKETS = 512,
-	/* Timeouts that are due, unlinked under the lock at a time. */
-	MUTEX_WHEEL_CHUNK = 64,
-	MUTEX_WHEEL_COARSE_NS = 50000000
+	/* Timeouts looked at while the lock is held. */
+	MUTEX_WHEEL_CHUNK = 64
 };
 
 #define MUTEX_WHEEL_ENDED UINT64_MAX
@@ -91,14 +77,14 @@ struct mutex_wheel_timeout {
 	struct mutex_wheel_shard *shard;
 #endif
 	/* The deadline, not before tick; MUTEX_WHEEL_ENDED: not in a bucket.
-	 * Under the shard's lock, but that a lazy one is put off without. */
+	 * Under the shard's lock, except where a lazy one is pushed out. */
 	atomic_uint_fast64_t due;
-	/* Who must still let go of it: the wheel, and the owner of a handle. */
+	/* Who must still release it: the wheel, and the owner of a handle. */
 	atomic_uint holders;
 };
 
 struct mutex_wheel_shard {
-#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+#if MUTEX_WHEEL_SPIN
 	_Alignas(64) pthread_spinlock_t lock;
 #else
 	_Alignas(64) pthread_mutex_t lock;
@@ -111,9 +97,6 @@ struct mutex_wheel {
 	struct mutex_wheel_shard shard[MUTEX_WHEEL_SHARDS];
 	_Alignas(64) uint64_t bucket_mask;
 	uint64_t origin_ns, tick_ns;
-	/* The clock, and how far it may be behind. */
-	clockid_t clock;
-	uint64_t behind_ns;
 	_Alignas(64) pthread_mutex_t stop_lock;
 	pthread_cond_t stop;
 	bool stopping;
@@ -123,39 +106,28 @@ struct mutex_wheel {
 static inline void
 mutex_wheel_lock(struct mutex_wheel_shard *shard)
 {
-#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+#if MUTEX_WHEEL_SPIN
 	pthread_spin_lock(&shard->lock);
-#elif MUTEX_WHEEL_LOCK != MUTEX_WHEEL_NONE
-	pthread_mutex_lock(&shard->lock);
 #else
-	(void)shard;
+	pthread_mutex_lock(&shard->lock);
 #endif
 }
 
 static inline void
 mutex_wheel_unlock(struct mutex_wheel_shard *shard)
 {
-#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+#if MUTEX_WHEEL_SPIN
 	pthread_spin_unlock(&shard->lock);
-#elif MUTEX_WHEEL_LOCK != MUTEX_WHEEL_NONE
-	pthread_mutex_unlock(&shard->lock);
 #else
-	(void)shard;
+	pthread_mutex_unlock(&shard->lock);
 #endif
 }
 
 static inline void
 mutex_wheel_lock_init(struct mutex_wheel_shard *shard)
 {
-#if MUTEX_WHEEL_LOCK == MUTEX_WHEEL_SPIN
+#if MUTEX_WHEEL_SPIN
 	pthread_spin_init(&shard->lock, PTHREAD_PROCESS_PRIVATE);
-#elif MUTEX_WHEEL_LOCK == MUTEX_WHEEL_ADAPTIVE
-	pthread_mutexattr_t type;
-
-	pthread_mutexattr_init(&type);
-	pthread_mutexattr_settype(&type, PTHREAD_MUTEX_ADAPTIVE_NP);
-	pthread_mutex_init(&shard->lock, &type);
-	pthread_mutexattr_destroy(&type);
 #else
 	pthread_mutex_init(&shard->lock, NULL);
 #endif
@@ -219,11 +191,11 @@ mutex_wheel_release(struct mutex_wheel_timeout *timeout)
 }
 
 static inline uint64_t
-mutex_wheel_now_ns(clockid_t clock)
+mutex_wheel_now_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(clock, &now);
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -243,13 +215,6 @@ mutex_wheel_append(
 	link->previous = head->previous;
 	head->previous->next = link;
 	head->previous = link;
-}
-
-/* A deadline of hence, by the wheel's clock. */
-static inline uint64_t
-mutex_wheel_due_ns(const struct mutex_wheel *wheel, uint64_t delay_ns)
-{
-	return mutex_wheel_now_ns(wheel->clock) + wheel->behind_ns + delay_ns;
 }
 
 static inline uint64_t
@@ -454,16 +419,6 @@ mutex_wheel_turn(struct mutex_wheel *wheel, uint64_t tick)
 		mutex_wheel_turn_shard(wheel, &wheel->shard[i], tick);
 }
 
-/* What a loop's thread calls that turns the wheel itself. */
-static inline void
-mutex_wheel_turn_until(struct mutex_wheel *wheel, uint64_t now_ns)
-{
-	uint64_t tick = (now_ns - wheel->origin_ns) / wheel->tick_ns;
-
-	while (wheel->shard[0].next_tick <= tick)
-		mutex_wheel_turn(wheel, wheel->shard[0].next_tick);
-}
-
 static inline void *
 mutex_wheel_worker(void *arg)
 {
@@ -487,20 +442,6 @@ mutex_wheel_worker(void *arg)
 	return NULL;
 }
 
-static inline void
-mutex_wheel_choose_clock(struct mutex_wheel *wheel)
-{
-	struct timespec behind = {0, 0};
-
-	wheel->clock = CLOCK_MONOTONIC;
-#ifndef MUTEX_WHEEL_PRECISE
-	if (wheel->tick_ns >= MUTEX_WHEEL_COARSE_NS &&
-	    !clock_getres(CLOCK_MONOTONIC_COARSE, &behind))
-		wheel->clock = CLOCK_MONOTONIC_COARSE;
-#endif
-	wheel->behind_ns = (uint64_t)behind.tv_nsec;
-}
-
 static inline bool
 mutex_wheel_start(struct mutex_wheel *wheel)
 {
@@ -511,8 +452,7 @@ mutex_wheel_start(struct mutex_wheel *wheel)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&wheel->stop, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	return MUTEX_WHEEL_LOCK == MUTEX_WHEEL_NONE ||
-	    !pthread_create(&wheel->worker, NULL, mutex_wheel_worker, wheel);
+	return !pthread_create(&wheel->worker, NULL, mutex_wheel_worker, wheel);
 }
 
 /* buckets, of each shard, is a power of two. NULL: no memory or no thread. */
@@ -535,8 +475,7 @@ mutex_wheel_create(uint64_t tick_ns, uint64_t buckets)
 	}
 	wheel->bucket_mask = buckets - 1;
 	wheel->tick_ns = tick_ns;
-	mutex_wheel_choose_clock(wheel);
-	wheel->origin_ns = mutex_wheel_now_ns(CLOCK_MONOTONIC);
+	wheel->origin_ns = mutex_wheel_now_ns();
 	wheel->stopping = false;
 	if (all && mutex_wheel_start(wheel))
 		return wheel;
@@ -555,8 +494,7 @@ mutex_wheel_destroy(struct mutex_wheel *wheel)
 	wheel->stopping = true;
 	pthread_cond_signal(&wheel->stop);
 	pthread_mutex_unlock(&wheel->stop_lock);
-	if (MUTEX_WHEEL_LOCK != MUTEX_WHEEL_NONE)
-		pthread_join(wheel->worker, NULL);
+	pthread_join(wheel->worker, NULL);
 	all = wheel->shard[0].buckets;
 	end = all + MUTEX_WHEEL_SHARDS * (wheel->bucket_mask + 1);
 	for (head = all; head < end; head++)

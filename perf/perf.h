@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the benchmarks share: options, clocks, random numbers, a histogram, the
- * control thread, and the lines in which they tell their figures.
+ * For all benchmarks, those of the modules too: options, clocks, random
+ * numbers, a histogram, and the lines in which they print figures.
  *
- * Each program answers one question, named in its opening comment. It does one
- * round of one case for one subject: perf/run calls it, round after round, and
- * knows what to make of the figures. Options are given as name=value. What it
- * prints are lines of name, unit and value, and nothing else. Status 77: the
- * subject cannot do this case, and stderr says why.
- *
- * The only other argument is "about": then the program prints what it was
- * built with, and for which subject, in three lines.
+ * A benchmark does one round of one case for one subject; perf/run calls it,
+ * round after round, and computes medians. Options are name=value. It prints
+ * lines of name, unit and value. Exit status 77: the subject cannot do this
+ * case, and stderr says why. With "about" as the only argument it prints its
+ * compiler, flags and version.
  */
 #ifndef PERF_H
 #define PERF_H
@@ -35,22 +32,13 @@
 #define HWT_CFLAGS "unknown flags"
 #endif
 
-/* A task of a workload, as its subject calls it. A subject whose library gives
- * its tasks more than their argument defines this in its own way, so that no
- * call stands between. */
-#ifndef SUBJECT_TASK
-#define SUBJECT_TASK(name, arg) static void name(void *arg)
-#endif
-
 enum {
 	PERF_SKIPPED = 77,
 	/* One call in so many is timed. */
 	PERF_SAMPLED = 64,
-	/* The histogram: each octave has so many buckets, 1 % apart at most. */
+	/* Buckets of a histogram's octave: they differ by 1 % at most. */
 	PERF_OCTAVE = 128,
-	PERF_OCTAVES = 40,
-	/* The control thread sleeps from one to the next. */
-	PERF_STEP_NS = 1000000
+	PERF_OCTAVES = 40
 };
 
 static inline void
@@ -103,7 +91,7 @@ perf_rss_bytes(void)
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The number behind a name in a file of /proc; UINT64_MAX: there is none. */
+/* The number after a name in a file of /proc; UINT64_MAX: there is none. */
 static inline uint64_t
 perf_proc(const char *path, const char *name)
 {
@@ -121,8 +109,8 @@ perf_proc(const char *path, const char *name)
 	return value;
 }
 
-/* Added up page by page: the kernel's quick figure may be wrong by as much as a
- * small timer takes. */
+/* Summed page by page: the error of the kernel's quick figure is about the size
+ * of a small timer. */
 static inline uint64_t
 perf_rss_exact_bytes(void)
 {
@@ -142,14 +130,14 @@ perf_sleep_until_ns(uint64_t until_ns)
 		continue;
 }
 
-/* What the program was called with, and which of it an option has asked for. */
+/* The program's arguments; a bit of asked is set when an option is read. */
 static struct {
 	int count;
 	char **text;
 	uint64_t asked;
 } perf_arguments;
 
-/* What stands after "name=" among the arguments. */
+/* The value of the option name=value. */
 static inline const char *
 perf_text(const char *name, const char *otherwise)
 {
@@ -176,7 +164,7 @@ perf_option(const char *name, uint64_t otherwise)
 	return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* The same, for one that may have a fraction. */
+/* As perf_option, with a fraction. */
 static inline double
 perf_fraction(const char *name, double otherwise)
 {
@@ -185,8 +173,8 @@ perf_fraction(const char *name, double otherwise)
 	return text ? strtod(text, NULL) : otherwise;
 }
 
-/* Asked for, tells what the program was built with, and ends it. Otherwise
- * gives the seed, an option of all. */
+/* Keeps the arguments, and prints the answer to "about". Returns the seed, an
+ * option of all benchmarks. */
 static inline uint64_t
 perf_begin(int argc, char **argv, const char *subject_version)
 {
@@ -205,8 +193,8 @@ perf_begin(int argc, char **argv, const char *subject_version)
 	exit(0);
 }
 
-/* Ends the program at an argument that no option has asked for: a slip in a
- * case would measure another one. */
+/* Fails on an argument that no option has read: a misspelt option would measure
+ * another case. */
 static inline void
 perf_options_end(void)
 {
@@ -240,8 +228,8 @@ perf_metric(const char *name, const char *unit, double value)
 	printf("%s %s %.9g\n", name, unit, value);
 }
 
-/* The next of a sequence of 64-bit numbers, of which the upper bits are the
- * better ones. Any state will do to begin with. */
+/* The next of a sequence of 64-bit numbers, whose upper bits are the better
+ * ones. The first state can be any number. */
 static inline uint64_t
 perf_random(uint64_t *state)
 {
@@ -271,13 +259,11 @@ perf_start(pthread_t *thread, void *(*function)(void *arg), void *arg)
 }
 
 #ifdef CPU_SET
-/* The calling thread gets a processor of its own, where there are enough of
- * them for count: the kernel would leave threads that were woken together on
- * one processor for a good part of a round, and then a mutex knows no
- * contention. Where that is not allowed, the kernel's choice must do.
- * A thread inherits the processors of the one that made it, which may have been
- * pinned: those of the first call count.
- * For programs that define _GNU_SOURCE. */
+/* Gives the calling thread a processor of its own, if there are enough for
+ * count threads: otherwise the kernel leaves threads that were woken together
+ * on one processor for a good part of a round, where a mutex is not contended.
+ * The processors of the first call count, since a thread inherits those of its
+ * creator, which may have been pinned. For programs that define _GNU_SOURCE. */
 static inline void
 perf_pin(unsigned number, unsigned count)
 {
@@ -304,8 +290,8 @@ perf_pin(unsigned number, unsigned count)
 }
 #endif
 
-/* Durations, told apart to 1 %, in a fixed amount of memory. Below PERF_OCTAVE
- * each nanosecond has a bucket; above, each octave has PERF_OCTAVE. */
+/* Durations with a resolution of 1 %. Below PERF_OCTAVE each nanosecond has a
+ * bucket; above, each octave has PERF_OCTAVE buckets. */
 struct perf_histogram {
 	uint64_t count, max_ns;
 	uint32_t bucket[PERF_OCTAVES * PERF_OCTAVE];
@@ -361,8 +347,7 @@ perf_histogram_merge(
 		into->max_ns = from->max_ns;
 }
 
-/* The duration that the given part of all, 0 to 1, does not exceed; 0 when
- * there is none. */
+/* The duration that a part of all, 0 to 1, does not exceed; 0 if empty. */
 static inline double
 perf_histogram_ns(const struct perf_histogram *histogram, double part)
 {
@@ -426,8 +411,7 @@ perf_compare_ns(const void *left, const void *right)
 	return (*a > *b) - (*a < *b);
 }
 
-/* What two readings of the clock show when nothing is between them: the median
- * of some. */
+/* The median difference of two readings of the clock, one after the other. */
 static inline uint64_t
 perf_clock_cost_ns(void)
 {
@@ -453,50 +437,6 @@ perf_sample(
 	uint64_t ns = perf_now_ns() - before_ns;
 
 	perf_histogram_add(histogram, ns > clock_ns ? ns - clock_ns : 0);
-}
-
-/* The control thread does nothing but sleep from one millisecond to the next:
- * its lag is what the machine itself took away. Each millisecond that it slept
- * over counts with its own lag, so that lag compares with the lateness of what
- * was due meanwhile. */
-struct perf_control {
-	pthread_t thread;
-	atomic_bool quit;
-	struct perf_histogram lag;
-	uint64_t cpu_ns;
-};
-
-static inline void *
-perf_control_thread(void *arg)
-{
-	struct perf_control *control = arg;
-	uint64_t step_ns = perf_now_ns() + PERF_STEP_NS, now_ns;
-
-	while (!atomic_load(&control->quit)) {
-		perf_sleep_until_ns(step_ns);
-		now_ns = perf_now_ns();
-		for (; step_ns <= now_ns; step_ns += PERF_STEP_NS)
-			perf_histogram_add(&control->lag, now_ns - step_ns);
-	}
-	control->cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	return NULL;
-}
-
-static inline void
-perf_control_start(struct perf_control *control)
-{
-	memset(control, 0, sizeof(*control));
-	atomic_init(&control->quit, false);
-	perf_start(&control->thread, perf_control_thread, control);
-}
-
-/* Then lag and cpu_ns, which is to be taken off the process's, are
- * told. */
-static inline void
-perf_control_stop(struct perf_control *control)
-{
-	atomic_store(&control->quit, true);
-	pthread_join(control->thread, NULL);
 }
 
 #endif

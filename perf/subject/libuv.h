@@ -1,163 +1,163 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libuv, a heap of timers in an event loop: uv_timer_start, uv_timer_stop, and
- * uv_timer_start once more to reschedule. Blocks with the uv_timer_t inside;
- * the backend is epoll. Delays are milliseconds, and count from the loop's own
- * time, which is that of the last turn, cut off to a millisecond: a timeout may
- * be early by up to one, and by as long as the loop has not turned.
+ * libuv, a heap of timers in a loop, for the one thread that turns it:
+ * uv_timer_start, uv_timer_stop, and uv_timer_start once more to reschedule. A
+ * uv_timer_t must be closed by the loop before it is freed, so they are kept
+ * for reuse. libuv counts milliseconds from the time of the turn. Deadlines are
+ * rounded up here, so that no timeout is early; the clock is read for each
+ * call, and with libuv_at by the caller, once per turn.
  *
- * Who would call it unfair: who would use uv_timer_again. For a timer that does
- * not repeat it does what uv_timer_start does, a stop and a start.
- *
- * libuv_mt is this one with LOOP_MT: see perf/loop.h. Its thread polls libuv's
- * own epoll instance (uv_backend_fd) for as long as libuv tells, then lets the
- * loop take a turn that does not wait: to unlock in a uv_prepare and to lock in
- * a uv_check would be a race. The loop's time stands still while the thread
- * polls, so that each call brings it up to date.
- *
- * Who would call that unfair: who posts such calls to the loop, and wakes it by
- * uv_async_send. That is an allocation for each, a write to a descriptor for
- * some, and its caller cannot tell whether a cancel came in time; a mutex is
- * cheaper.
+ * Who would call it unfair: who would use uv_timer_again; for a timer that does
+ * not repeat it is uv_timer_start.
  */
-#ifndef LOOP_MT
-#define LOOP_MT 0
-#endif
-/* Its clock counts milliseconds, and of libuv stands still between turns. */
-#define SUBJECT_MAY_BE_EARLY 1
+#define SUBJECT_SINGLE 1
 
-#include <poll.h>
 #include <uv.h>
 
-#define LOOP_TIMER uv_timer_t
-/* polls_until_ms: by the loop's time; 0: the thread is not polling. */
-#define LOOP_FIELDS      \
-	uv_loop_t loop;  \
-	uv_async_t wake; \
-	uint64_t polls_until_ms;
-#include "perf/loop.h"
+struct libuv_timeout {
+	uv_timer_t timer;
+	void (*task)(void *arg);
+	void *arg;
+	struct libuv_timeout *next_idle;
+	/* The timer, and the owner of a handle. */
+	unsigned holders;
+};
+
+typedef struct libuv_timeout *subject_handle;
+
+struct subject {
+	uv_loop_t loop;
+	struct libuv_timeout *idle;
+};
 
 static inline const char *
 subject_version(void)
 {
-	return peer_version("libuv", uv_version_string());
+	static char version[64];
+
+	snprintf(version, sizeof(version), "libuv %s", uv_version_string());
+	return version;
+}
+
+static inline struct subject *
+subject_create(uint64_t tick_ns, uint64_t capacity)
+{
+	struct subject *subject = calloc(1, sizeof(*subject));
+
+	(void)tick_ns;
+	(void)capacity;
+	perf_must(subject && !uv_loop_init(&subject->loop), "uv_loop_init");
+	subject->loop.data = subject;
+	return subject;
+}
+
+static inline void
+libuv_closed(uv_handle_t *timer)
+{
+	free(timer->data);
+}
+
+static inline void
+libuv_close(uv_handle_t *timer, void *unused)
+{
+	(void)unused;
+	uv_close(timer, libuv_closed);
+}
+
+static inline void
+subject_destroy(struct subject *subject)
+{
+	uv_walk(&subject->loop, libuv_close, NULL);
+	uv_run(&subject->loop, UV_RUN_DEFAULT);
+	perf_must(!uv_loop_close(&subject->loop), "uv_loop_close");
+	free(subject);
+}
+
+static inline struct libuv_timeout *
+libuv_take(struct subject *subject)
+{
+	struct libuv_timeout *timeout = subject->idle;
+
+	if (timeout) {
+		subject->idle = timeout->next_idle;
+		return timeout;
+	}
+	timeout = malloc(sizeof(*timeout));
+	perf_must(timeout && !uv_timer_init(&subject->loop, &timeout->timer),
+	    "uv_timer_init");
+	timeout->timer.data = timeout;
+	return timeout;
+}
+
+static inline void
+libuv_release(struct subject *subject, struct libuv_timeout *timeout)
+{
+	if (--timeout->holders)
+		return;
+	timeout->next_idle = subject->idle;
+	subject->idle = timeout;
 }
 
 static inline void
 libuv_due(uv_timer_t *timer)
 {
-	struct loop_timeout *timeout = timer->data;
-	struct subject *subject = timer->loop->data;
+	struct libuv_timeout *timeout = timer->data;
 
-	loop_due(subject, timeout);
+	timeout->task(timeout->arg);
+	libuv_release(timer->loop->data, timeout);
 }
 
-#if LOOP_MT
+/* libuv adds the delay to the loop's time, which may be behind. */
 static inline void
-libuv_poll(struct subject *subject)
+libuv_start(
+    struct subject *subject, struct libuv_timeout *timeout, uint64_t delay_ns)
 {
-	struct pollfd backend = {uv_backend_fd(&subject->loop), POLLIN, 0};
-	int timeout_ms = uv_backend_timeout(&subject->loop);
+	uint64_t now_ns = SUBJECT_DEADLINES && subject_turn_ns ? subject_turn_ns
+							       : perf_now_ns();
+	uint64_t due_ms = (now_ns + delay_ns) / 1000000 + 1;
 
-	if (!timeout_ms)
-		return;
-	subject->polls_until_ms = timeout_ms < 0
-	    ? UINT64_MAX
-	    : uv_now(&subject->loop) + (uint64_t)timeout_ms;
-	pthread_mutex_unlock(&subject->mutex);
-	poll(&backend, 1, timeout_ms);
-	pthread_mutex_lock(&subject->mutex);
-	subject->polls_until_ms = 0;
+	uv_timer_start(
+	    &timeout->timer, libuv_due, due_ms - uv_now(&subject->loop), 0);
 }
 
 static inline void
-loop_run(struct subject *subject)
+subject_schedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
 {
-	while (!subject->stopping) {
-		uv_run(&subject->loop, UV_RUN_NOWAIT);
-		if (subject->due.first)
-			loop_run_due(subject);
-		else
-			libuv_poll(subject);
+	struct libuv_timeout *timeout = libuv_take(subject);
+
+	timeout->task = task;
+	timeout->arg = arg;
+	timeout->holders = handle ? 2 : 1;
+	if (handle)
+		*handle = timeout;
+	libuv_start(subject, timeout, delay_ns);
+}
+
+static inline void
+subject_cancel(struct subject *subject, subject_handle timeout)
+{
+	if (uv_is_active((const uv_handle_t *)&timeout->timer)) {
+		uv_timer_stop(&timeout->timer);
+		timeout->holders--;
+	} else {
+		subject_refused++;
 	}
+	libuv_release(subject, timeout);
 }
 
 static inline void
-loop_wake(struct subject *subject)
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
 {
-	uv_async_send(&subject->wake);
+	perf_must(uv_is_active((const uv_handle_t *)&(*handle)->timer),
+	    "rescheduling");
+	libuv_start(subject, *handle, delay_ns);
 }
-#else
+
+#define SUBJECT_TURNS 1
 static inline void
-loop_run_once(struct subject *subject)
+subject_turn(struct subject *subject)
 {
 	uv_run(&subject->loop, UV_RUN_NOWAIT);
-}
-#endif
-
-static inline void
-loop_open(struct subject *subject)
-{
-	perf_must(!uv_loop_init(&subject->loop), "uv_loop_init");
-	subject->loop.data = subject;
-	perf_must(!uv_async_init(&subject->loop, &subject->wake, NULL),
-	    "uv_async_init");
-}
-
-static inline void
-libuv_close(uv_handle_t *handle, void *arg)
-{
-	(void)arg;
-	uv_close(handle, NULL);
-}
-
-static inline void
-loop_close(struct subject *subject)
-{
-	uv_walk(&subject->loop, libuv_close, NULL);
-	uv_run(&subject->loop, UV_RUN_DEFAULT);
-	uv_loop_close(&subject->loop);
-}
-
-static inline void
-loop_make(struct subject *subject, struct loop_timeout *timeout)
-{
-	uv_timer_init(&subject->loop, &timeout->timer);
-}
-
-/* The thread must be woken if it would poll for too long. */
-static inline bool
-loop_start(
-    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns)
-{
-	uint64_t delay_ms = peer_ms(delay_ns), due_ms;
-
-	if (LOOP_MT)
-		uv_update_time(&subject->loop);
-	uv_timer_start(&timeout->timer, libuv_due, delay_ms, 0);
-	due_ms = uv_now(&subject->loop) + delay_ms;
-	if (!LOOP_MT || due_ms >= subject->polls_until_ms)
-		return false;
-	subject->polls_until_ms = due_ms;
-	return true;
-}
-
-static inline bool
-loop_again(
-    struct subject *subject, struct loop_timeout *timeout, uint64_t delay_ns)
-{
-	return loop_start(subject, timeout, delay_ns);
-}
-
-static inline void
-loop_stop(struct subject *subject, struct loop_timeout *timeout)
-{
-	(void)subject;
-	uv_timer_stop(&timeout->timer);
-}
-
-static inline bool
-loop_active(const struct loop_timeout *timeout)
-{
-	return uv_is_active((const uv_handle_t *)&timeout->timer);
 }

@@ -1,31 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel itself, one timerfd per timeout in an epoll instance with a
- * thread: timerfd_settime to schedule, to cancel and to reschedule. The
- * descriptor of a block stays in the epoll instance: see perf/kernel.h. One
- * that was disarmed since epoll told of it cannot be read, which refuses it.
+ * The kernel, one timerfd per timeout in an epoll instance with a thread:
+ * timerfd_settime to schedule, to cancel and to reschedule. Descriptors stay
+ * open and in the epoll instance, for reuse, so that a pair is two system
+ * calls. One that was disarmed after epoll reported it cannot be read, which
+ * refuses it.
  *
- * Who would call it unfair: who has one timerfd for a heap of its own; that is
- * what libev and others do. This is for those who want the kernel to keep their
- * timers, with its precision.
+ * Who would call it unfair: who has one timerfd for a heap of his own. This is
+ * for those who want the kernel to keep their timers, with its precision.
  *
- * Skipped when RLIMIT_NOFILE or epoll's own limit does not allow as many.
+ * Skipped if RLIMIT_NOFILE or epoll's own limit does not allow as many.
  */
-#define SUBJECT_KEEPS_HANDLE 1
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-/* stop: written to stop; the only event without a timeout. */
-#define KERNEL_TIMER int
-#define KERNEL_FIELDS int epoll, stop;
-#include "perf/kernel.h"
-
 enum {
 	TIMERFD_EVENTS = 256,
 	/* Descriptors for other things. */
 	TIMERFD_SPARE = 64
+};
+
+/* holders: the timer, and the owner of a handle. Under the mutex. */
+struct timerfd_timeout {
+	struct timerfd_timeout *next, *next_made;
+	void (*task)(void *arg);
+	void *arg;
+	unsigned holders;
+	bool pending;
+	int fd;
+};
+
+typedef struct timerfd_timeout *subject_handle;
+
+/* stop: written to stop; the only event without a timeout. */
+struct subject {
+	_Alignas(64) pthread_mutex_t mutex;
+	struct timerfd_timeout *idle, *made;
+	int epoll, stop;
+	pthread_t worker;
 };
 
 static inline const char *
@@ -34,20 +48,29 @@ subject_version(void)
 	return "timerfd of the kernel";
 }
 
-/* One of them was told of by epoll, and may have been disarmed since. */
 static inline void
-timerfd_collect(struct subject *subject, struct kernel_timeout *timeout,
-    struct peer_queue *due)
+timerfd_release(struct subject *subject, struct timerfd_timeout *timeout)
+{
+	if (--timeout->holders)
+		return;
+	timeout->next = subject->idle;
+	subject->idle = timeout;
+}
+
+/* One that epoll has reported; false: it was disarmed since. */
+static inline bool
+timerfd_take_due(struct subject *subject, struct timerfd_timeout *timeout)
 {
 	uint64_t expired;
+	bool pending;
 
-	if (read(timeout->timer, &expired, sizeof(expired)) != sizeof(expired))
-		return;
+	if (read(timeout->fd, &expired, sizeof(expired)) != sizeof(expired))
+		return false;
 	pthread_mutex_lock(&subject->mutex);
-	if (timeout->due_ns != KERNEL_ENDED)
-		peer_queue_append(due, &timeout->block);
-	timeout->due_ns = KERNEL_ENDED;
+	pending = timeout->pending;
+	timeout->pending = false;
 	pthread_mutex_unlock(&subject->mutex);
+	return pending;
 }
 
 static inline void *
@@ -55,86 +78,154 @@ timerfd_worker(void *arg)
 {
 	struct subject *subject = arg;
 	struct epoll_event events[TIMERFD_EVENTS];
-	struct peer_queue due = {0};
-	bool stopping = false;
+	struct timerfd_timeout *timeout;
 	int count, i;
 
-	while (!stopping) {
+	while (true) {
 		count = epoll_wait(subject->epoll, events, TIMERFD_EVENTS, -1);
 		for (i = 0; i < count; i++) {
-			if (events[i].data.ptr)
-				timerfd_collect(
-				    subject, events[i].data.ptr, &due);
-			else
-				stopping = true;
+			timeout = events[i].data.ptr;
+			if (!timeout)
+				return NULL;
+			if (!timerfd_take_due(subject, timeout))
+				continue;
+			timeout->task(timeout->arg);
+			pthread_mutex_lock(&subject->mutex);
+			timerfd_release(subject, timeout);
+			pthread_mutex_unlock(&subject->mutex);
 		}
-		peer_run_queue(&due);
-		pthread_mutex_lock(&subject->mutex);
-		peer_drop_queue(&subject->blocks, &due);
-		pthread_mutex_unlock(&subject->mutex);
 	}
-	return NULL;
 }
 
 static inline void
-timerfd_watch(struct subject *subject, int fd, void *timeout)
+timerfd_watch(struct subject *subject, int fd, struct timerfd_timeout *timeout)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = timeout};
 
 	perf_must(
-	    !epoll_ctl(subject->epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
+	    fd >= 0 && !epoll_ctl(subject->epoll, EPOLL_CTL_ADD, fd, &event),
+	    "epoll_ctl");
 }
 
 static inline void
-kernel_open(struct subject *subject, uint64_t capacity)
+timerfd_need(uint64_t needed)
 {
-	uint64_t needed = capacity + TIMERFD_SPARE;
+	struct rlimit limit;
 
-	peer_limit(RLIMIT_NOFILE, needed, "RLIMIT_NOFILE");
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		perf_skip("RLIMIT_NOFILE");
+	if (limit.rlim_cur < needed)
+		limit.rlim_cur = needed;
+	if (limit.rlim_max < needed)
+		limit.rlim_max = needed;
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		perf_skip("RLIMIT_NOFILE cannot be %" PRIu64, needed);
 	if (perf_proc("/proc/sys/fs/epoll/max_user_watches", "") < needed)
 		perf_skip("epoll's max_user_watches is too low");
+}
+
+static inline struct subject *
+subject_create(uint64_t tick_ns, uint64_t capacity)
+{
+	struct subject *subject = aligned_alloc(64, sizeof(*subject));
+
+	(void)tick_ns;
+	perf_must(subject, "aligned_alloc");
+	timerfd_need(capacity + TIMERFD_SPARE);
+	pthread_mutex_init(&subject->mutex, NULL);
+	subject->idle = subject->made = NULL;
 	subject->epoll = epoll_create1(EPOLL_CLOEXEC);
 	subject->stop = eventfd(0, EFD_CLOEXEC);
 	timerfd_watch(subject, subject->stop, NULL);
 	perf_start(&subject->worker, timerfd_worker, subject);
+	return subject;
 }
 
 static inline void
-kernel_close(struct subject *subject)
+subject_destroy(struct subject *subject)
 {
+	struct timerfd_timeout *timeout;
+
 	eventfd_write(subject->stop, 1);
 	pthread_join(subject->worker, NULL);
+	while ((timeout = subject->made)) {
+		subject->made = timeout->next_made;
+		close(timeout->fd);
+		free(timeout);
+	}
 	close(subject->stop);
 	close(subject->epoll);
+	pthread_mutex_destroy(&subject->mutex);
+	free(subject);
 }
 
+/* 0 disarms. */
 static inline void
-kernel_make(struct subject *subject, struct kernel_timeout *timeout)
+timerfd_set(const struct timerfd_timeout *timeout, uint64_t delay_ns)
 {
-	timeout->timer =
-	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	perf_must(timeout->timer >= 0, "timerfd_create");
-	timerfd_watch(subject, timeout->timer, timeout);
-}
-
-static inline void
-kernel_unmake(const struct kernel_timeout *timeout)
-{
-	close(timeout->timer);
-}
-
-/* From now on. */
-static inline uint64_t
-kernel_due_ns(uint64_t delay_ns)
-{
-	return delay_ns ? delay_ns : 1;
-}
-
-static inline void
-kernel_set(const struct kernel_timeout *timeout, uint64_t due_ns)
-{
-	struct itimerspec due = {.it_value = peer_timespec(due_ns)};
+	struct itimerspec due = {.it_value = {(time_t)(delay_ns / 1000000000u),
+				     (long)(delay_ns % 1000000000u)}};
 
 	perf_must(
-	    !timerfd_settime(timeout->timer, 0, &due, NULL), "timerfd_settime");
+	    !timerfd_settime(timeout->fd, 0, &due, NULL), "timerfd_settime");
+}
+
+/* Under the mutex. */
+static inline struct timerfd_timeout *
+timerfd_take(struct subject *subject)
+{
+	struct timerfd_timeout *timeout = subject->idle;
+
+	if (timeout) {
+		subject->idle = timeout->next;
+		return timeout;
+	}
+	timeout = malloc(sizeof(*timeout));
+	perf_must(timeout, "malloc");
+	timeout->fd =
+	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	timerfd_watch(subject, timeout->fd, timeout);
+	timeout->next_made = subject->made;
+	subject->made = timeout;
+	return timeout;
+}
+
+static inline void
+subject_schedule(struct subject *subject, subject_handle *handle,
+    void (*task)(void *arg), void *arg, uint64_t delay_ns)
+{
+	struct timerfd_timeout *timeout;
+
+	pthread_mutex_lock(&subject->mutex);
+	timeout = timerfd_take(subject);
+	timeout->pending = true;
+	timeout->task = task;
+	timeout->arg = arg;
+	timeout->holders = handle ? 2 : 1;
+	pthread_mutex_unlock(&subject->mutex);
+	if (handle)
+		*handle = timeout;
+	timerfd_set(timeout, delay_ns ? delay_ns : 1);
+}
+
+static inline void
+subject_cancel(struct subject *subject, subject_handle timeout)
+{
+	timerfd_set(timeout, 0);
+	pthread_mutex_lock(&subject->mutex);
+	if (timeout->pending)
+		timeout->holders--;
+	else
+		subject_refused++;
+	timeout->pending = false;
+	timerfd_release(subject, timeout);
+	pthread_mutex_unlock(&subject->mutex);
+}
+
+static inline void
+subject_reschedule(
+    struct subject *subject, subject_handle *handle, uint64_t delay_ns)
+{
+	(void)subject;
+	timerfd_set(*handle, delay_ns ? delay_ns : 1);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! tokio's timers for C: see perf/subject/tokio.h, and perf/foreign.h. Threads
-//! of C call; the runtime's threads drive the timers and wake what is due.
+//! tokio's timers for C: see perf/subject/tokio.h. Threads of C call; the
+//! runtime's threads drive the timers and wake what is due.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_char, c_void};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::time::{sleep, Instant, Sleep};
+use tokio::time::{sleep, Sleep};
 
 type Task = extern "C" fn(*mut c_void);
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn subject_destroy(subject: *mut Subject) {
 }
 
 /// # Safety
-/// The pointers are what perf/foreign.h says.
+/// The pointers are what perf/subject/tokio.h says.
 #[no_mangle]
 pub unsafe extern "C" fn subject_schedule(
 	subject: *const Subject,
@@ -143,22 +143,6 @@ pub unsafe extern "C" fn subject_schedule(
 /// # Safety
 /// The handle is not used any more.
 #[no_mangle]
-pub unsafe extern "C" fn foreign_cancel(timeout: *const Timeout) -> bool {
-	let pending = !pinned(timeout).is_elapsed();
+pub unsafe extern "C" fn tokio_cancel(timeout: *const Timeout) {
 	release(timeout);
-	pending
-}
-
-/// # Safety
-/// The pointers are what perf/foreign.h says.
-#[no_mangle]
-pub unsafe extern "C" fn subject_reschedule(
-	_subject: *const Subject,
-	handle: *mut *const Timeout,
-	delay_ns: u64,
-) {
-	let mut sleep = pinned(*handle);
-	assert!(!sleep.is_elapsed(), "rescheduling what has ended");
-	let delay = Duration::from_nanos(delay_ns);
-	sleep.as_mut().reset(Instant::now() + delay);
 }

@@ -1,31 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Are timeouts free? What a client of Redis loses when each of its operations
- * has a deadline of its own: one timeout is scheduled when a command is sent,
- * and cancelled when its reply comes.
+ * deadline: what does a client of Redis lose when each of its commands has a
+ * deadline? One timeout is scheduled when a command is sent, and cancelled when
+ * its reply comes.
  *
  * The client is hiredis in loops of epoll, one per thread, with the connections
- * divided among them; the server a redis-server of its own. Slices with
- * deadlines and slices without take turns (ABBA) on the same connections;
- * figures are medians over the pairs, and CPU is the client's. The first SETTLE
- * ticks of a slice do not count.
+ * divided among them; the server is a redis-server of its own. Slices of time
+ * with deadlines and without take turns on the same connections. CPU is the
+ * client's. At the end the server is stopped with all commands under way: each
+ * deadline must expire, none before its time.
  *
- *   connections=50    of all threads together
- *   threads=1
- *   depth=16          commands under way on each; 1: no pipelining
- *   deadline_ms=1000  of each
- *   slice_ms=100  seconds=8  tick_ms=10  seed=1
- *
- * At the end the server is stopped with all commands under way: each deadline
- * must expire, none before its time.
+ *   connections=50  threads=1  depth=16 (commands under way on each)
+ *   deadline_ms=1000  slice_ms=100  seconds=8  tick_ms=10
  *
  * Who would call it unfair: a client whose replies come in order, as those of
  * Redis do, can do with one timeout per connection, for its oldest command.
  * Clients that let each caller choose a deadline, or whose replies come in any
- * order, cannot. libuv is a loop in each thread, turned once per turn of epoll:
- * its own poll is one that a program in libuv's loop would not make twice.
+ * order, cannot. libuv is a loop in each thread, turned once per turn of epoll.
  */
-#define _GNU_SOURCE
+#ifndef PERF_DEADLINE_H
+#define PERF_DEADLINE_H
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
@@ -36,26 +31,22 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "perf/loads.h"
+#include "perf/driver.h"
 
 enum {
-	THREADS_MAX = 64,
-	CONNECTIONS_MAX = 4096,
-	DEPTH_MAX = 1024,
-	PAIRS_MAX = 4096,
+	CLIENTS_MAX = 64,
+	SLICES_MAX = 4096,
 	KEYS = 1000,
 	VALUE_BYTES = 32,
 	EVENTS = 64,
-	SETTLE = 3,
-	/* A server that does not answer for so long does not run; a deadline
-	 * that has not expired so long after its time is lost. */
-	PATIENCE_S = 10
+	/* The first ticks of a slice do not count. */
+	SETTLE_TICKS = 3
 };
 
 static struct {
 	uint64_t connections, threads, depth, deadline_ns, slice_ns, tick_ns;
-	double seconds;
-} load;
+	struct subject *shared;
+} deadline_load;
 
 /* A command under way. armed: it has a deadline. sent_ns: while timing. */
 struct operation {
@@ -85,8 +76,7 @@ static struct {
 	int port;
 } server;
 
-static struct subject *shared;
-static struct client clients[THREADS_MAX];
+static struct client clients[CLIENTS_MAX];
 static atomic_bool with_deadlines, timing, server_stopped, stopping;
 /* Before the server is stopped, no deadline is to expire, unless the machine
  * stands still for as long. */
@@ -100,7 +90,7 @@ SUBJECT_TASK(deadline_task, arg)
 		atomic_fetch_add(&expired, 1);
 		return;
 	}
-	if (perf_now_ns() < operation->sent_ns + load.deadline_ns)
+	if (perf_now_ns() < operation->sent_ns + deadline_load.deadline_ns)
 		atomic_fetch_add(&early, 1);
 	atomic_fetch_add(&expired_stopped, 1);
 }
@@ -198,7 +188,7 @@ client_send(struct client *client, struct connection *connection,
 		    SUBJECT_DEADLINES ? client->turn_ns : perf_now_ns();
 	if (operation->armed)
 		subject_schedule(client->subject, &operation->handle,
-		    deadline_task, operation, load.deadline_ns);
+		    deadline_task, operation, deadline_load.deadline_ns);
 	perf_must(!redisAppendCommand(connection->redis, "GET key:%u", key),
 	    "appending a command");
 }
@@ -236,7 +226,7 @@ client_read(struct client *client, struct connection *connection)
 		    ((redisReply *)got)->type == REDIS_REPLY_STRING, "GET");
 		freeReplyObject(got);
 		operation = &connection->operation[connection->oldest];
-		if (++connection->oldest == load.depth)
+		if (++connection->oldest == deadline_load.depth)
 			connection->oldest = 0;
 		if (operation->armed)
 			subject_cancel(client->subject, operation->handle);
@@ -269,11 +259,11 @@ client_run(void *arg)
 	int count, k;
 
 	if (SUBJECT_SINGLE)
-		client->subject =
-		    subject_create(load.tick_ns, client->count * load.depth);
+		client->subject = subject_create(
+		    deadline_load.tick_ns, client->count * deadline_load.depth);
 	client_turn(client);
 	for (i = 0; i < client->count; i++) {
-		for (j = 0; j < load.depth; j++)
+		for (j = 0; j < deadline_load.depth; j++)
 			client_send(client, &client->connections[i],
 			    &client->connections[i].operation[j]);
 		client_flush(&client->connections[i]);
@@ -304,7 +294,7 @@ client_connect(struct client *client, struct connection *connection)
 	redis->flags &= ~REDIS_BLOCK;
 	connection->redis = redis;
 	connection->operation =
-	    calloc(load.depth, sizeof(*connection->operation));
+	    calloc(deadline_load.depth, sizeof(*connection->operation));
 	perf_must(connection->operation &&
 		!epoll_ctl(client->epoll, EPOLL_CTL_ADD, redis->fd, &event),
 	    "watching a connection");
@@ -316,12 +306,13 @@ clients_start(uint64_t seed)
 	struct client *client;
 	uint64_t i, j, given = 0;
 
-	for (i = 0; i < load.threads; i++) {
+	for (i = 0; i < deadline_load.threads; i++) {
 		client = &clients[i];
-		client->subject = shared;
-		client->random = seed * load.threads + i;
-		client->count =
-		    load.connections * (i + 1) / load.threads - given;
+		client->subject = deadline_load.shared;
+		client->random = seed * deadline_load.threads + i;
+		client->count = deadline_load.connections * (i + 1) /
+			deadline_load.threads -
+		    given;
 		given += client->count;
 		client->epoll = epoll_create1(EPOLL_CLOEXEC);
 		client->connections =
@@ -342,12 +333,12 @@ clients_stop(void)
 	uint64_t i, j, k, armed = 0;
 
 	atomic_store(&stopping, true);
-	for (i = 0; i < load.threads; i++)
+	for (i = 0; i < deadline_load.threads; i++)
 		pthread_join(clients[i].thread, NULL);
-	for (i = 0; i < load.threads; i++) {
+	for (i = 0; i < deadline_load.threads; i++) {
 		for (j = 0; j < clients[i].count; j++) {
 			connection = &clients[i].connections[j];
-			for (k = 0; k < load.depth; k++)
+			for (k = 0; k < deadline_load.depth; k++)
 				armed += connection->operation[k].armed;
 			redisFree(connection->redis);
 			free(connection->operation);
@@ -363,7 +354,7 @@ replies_of_all(void)
 {
 	uint64_t i, sum = 0;
 
-	for (i = 0; i < load.threads; i++)
+	for (i = 0; i < deadline_load.threads; i++)
 		sum += atomic_load_explicit(
 		    &clients[i].replies, memory_order_relaxed);
 	return sum;
@@ -380,11 +371,12 @@ measure_slice(bool deadlines)
 	uint64_t from_ns, replies, cpu_ns;
 
 	atomic_store(&with_deadlines, deadlines);
-	perf_sleep_until_ns(perf_now_ns() + SETTLE * load.tick_ns);
+	perf_sleep_until_ns(
+	    perf_now_ns() + SETTLE_TICKS * deadline_load.tick_ns);
 	from_ns = perf_now_ns();
 	replies = replies_of_all();
 	cpu_ns = perf_cpu_ns();
-	perf_sleep_until_ns(from_ns + load.slice_ns);
+	perf_sleep_until_ns(from_ns + deadline_load.slice_ns);
 	replies = replies_of_all() - replies;
 	cpu_ns = perf_cpu_ns() - cpu_ns;
 	return (struct slice){
@@ -393,7 +385,7 @@ measure_slice(bool deadlines)
 }
 
 static int
-compare(const void *left, const void *right)
+compare_figures(const void *left, const void *right)
 {
 	const double *a = left, *b = right;
 
@@ -403,28 +395,21 @@ compare(const void *left, const void *right)
 static double
 median(double *values, unsigned count)
 {
-	qsort(values, count, sizeof(*values), compare);
+	qsort(values, count, sizeof(*values), compare_figures);
 	return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
+/* Slices with deadlines and slices without take turns (ABBA); medians over the
+ * pairs. */
 static void
-measure(void)
+measure_slices(double seconds)
 {
-	enum {
-		LOSS,
-		CPU,
-		WITHOUT_CPU,
-		COLUMNS
-	};
-	static const char *const name[COLUMNS][2] = {
-	    {"loss_percent", "percent"}, {"cpu_percent", "percent"},
-	    {"without_cpu_ns", "ns"}};
-	static double of[COLUMNS][PAIRS_MAX];
-	uint64_t end_ns = perf_now_ns() + (uint64_t)(load.seconds * 1e9);
+	static double loss[SLICES_MAX], cpu[SLICES_MAX], without[SLICES_MAX];
+	uint64_t end_ns = perf_now_ns() + (uint64_t)(seconds * 1e9);
 	struct slice slice[2];
 	unsigned pairs = 0, i;
 
-	while (!pairs || (pairs < PAIRS_MAX && perf_now_ns() < end_ns)) {
+	while (!pairs || (pairs < SLICES_MAX && perf_now_ns() < end_ns)) {
 		for (i = 0; i < 2; i++)
 			slice[(pairs + i) % 2] = measure_slice((pairs + i) % 2);
 		/* The machine stood still. */
@@ -433,19 +418,21 @@ measure(void)
 			    "getting a reply");
 			continue;
 		}
-		of[LOSS][pairs] = 100 - 100 * slice[1].rate / slice[0].rate;
-		of[CPU][pairs] = 100 * slice[1].cpu_ns / slice[0].cpu_ns;
-		of[WITHOUT_CPU][pairs++] = slice[0].cpu_ns;
+		loss[pairs] = 100 - 100 * slice[1].rate / slice[0].rate;
+		cpu[pairs] = 100 * slice[1].cpu_ns / slice[0].cpu_ns;
+		without[pairs++] = slice[0].cpu_ns;
 	}
-	for (i = 0; i < COLUMNS; i++)
-		perf_metric(name[i][0], name[i][1], median(of[i], pairs));
+	perf_metric("loss_percent", "%", median(loss, pairs));
+	perf_metric("cpu_percent", "%", median(cpu, pairs));
+	perf_metric("without_cpu_ns", "ns", median(without, pairs));
 }
 
 /* The server stops, with a deadline for each command under way. */
 static void
 expire_all(void)
 {
-	uint64_t all = load.connections * load.depth, until, end_ns, armed;
+	uint64_t all = deadline_load.connections * deadline_load.depth, until,
+		 end_ns, armed;
 
 	atomic_store(&with_deadlines, true);
 	atomic_store(&timing, true);
@@ -454,7 +441,8 @@ expire_all(void)
 		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
 	atomic_store(&server_stopped, true);
 	kill(server.pid, SIGSTOP);
-	end_ns = perf_now_ns() + load.deadline_ns + HWT_SEC(PATIENCE_S);
+	end_ns =
+	    perf_now_ns() + deadline_load.deadline_ns + HWT_SEC(PATIENCE_S);
 	while (atomic_load(&expired_stopped) < all && perf_now_ns() < end_ns)
 		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
 	armed = clients_stop();
@@ -465,40 +453,34 @@ expire_all(void)
 }
 
 static void
-read_options(void)
+deadline(uint64_t seed)
 {
-	load.connections = perf_option("connections", 50);
-	load.threads = perf_option("threads", 1);
-	load.depth = perf_option("depth", 16);
-	load.deadline_ns = HWT_MS(perf_option("deadline_ms", 1000));
-	load.slice_ns = HWT_MS(perf_option("slice_ms", 100));
-	load.tick_ns = HWT_MS(perf_option("tick_ms", 10));
-	load.seconds = perf_fraction("seconds", 8);
+	double seconds = perf_fraction("seconds", 8);
+
+	deadline_load.connections = perf_option("connections", 50);
+	deadline_load.threads = perf_option("threads", 1);
+	deadline_load.depth = perf_option("depth", 16);
+	deadline_load.deadline_ns = HWT_MS(perf_option("deadline_ms", 1000));
+	deadline_load.slice_ns = HWT_MS(perf_option("slice_ms", 100));
+	deadline_load.tick_ns = HWT_MS(perf_option("tick_ms", 10));
 	perf_options_end();
-	perf_must(load.threads && load.threads <= THREADS_MAX &&
-		load.connections >= load.threads &&
-		load.connections <= CONNECTIONS_MAX && load.depth &&
-		load.depth <= DEPTH_MAX && load.deadline_ns && load.slice_ns &&
-		load.tick_ns,
+	perf_must(deadline_load.threads &&
+		deadline_load.threads <= CLIENTS_MAX &&
+		deadline_load.connections >= deadline_load.threads &&
+		deadline_load.depth && deadline_load.deadline_ns &&
+		deadline_load.slice_ns && deadline_load.tick_ns,
 	    "reading the options");
-}
-
-int
-main(int argc, char **argv)
-{
-	uint64_t seed = perf_begin(argc, argv, subject_version());
-
-	read_options();
 	server_start();
 	server_fill();
 	if (!SUBJECT_SINGLE)
-		shared =
-		    subject_create(load.tick_ns, load.connections * load.depth);
+		deadline_load.shared = subject_create(deadline_load.tick_ns,
+		    deadline_load.connections * deadline_load.depth);
 	clients_start(seed);
-	measure();
+	measure_slices(seconds);
 	expire_all();
 	if (!SUBJECT_SINGLE)
-		subject_destroy(shared);
+		subject_destroy(deadline_load.shared);
 	server_stop();
-	return 0;
 }
+
+#endif

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What do START, STOP and PER_TICK cost with n timers pending, in each of
+ * Varghese and Lauck's seven schemes?
+ *
+ * Intervals are negative exponential, as in the paper: what remains of them is
+ * distributed as they are. Their mean is n ticks, or 4096 where n is less, so
+ * that about one timer expires at each tick. Starts, stops and ticks are timed
+ * in batches by the CPU clock; what was stopped or has expired is started
+ * again. A scheme is first compared with an oracle on a random run.
+ *
+ *   schemes SCHEME [n=N] [budget_ms=100] [seed=1]
+ *
+ * Without n, n is 10^2 to 10^6, and the slopes are printed: least squares of
+ * log cost on log n from 10^4 up. The unit of a slope is what the paper's table
+ * of complexities has; more memory alone gives a slope of 0.1 to 0.3. What hwt
+ * costs, which is scheme 6 for any thread, the driver measures.
+ */
+#include <math.h>
+
+#include "perf/perf.h"
+
+enum {
+	BUCKETS = 512, /* of the hashed wheels */
+	LEVELS = 4,
+	LEVEL_BITS = 8,
+	BATCH = 64,
+	MEAN_MIN = 4096,
+	/* The longest interval, in means. */
+	RANGE_MEANS = 8,
+	/* A figure ends when so large a part of the timers is gone. */
+	GONE_PART = 16,
+	CHECK_TIMERS = 300,
+	CHECK_TICKS = 20000,
+	/* The second of the hierarchical wheels turns in 65536. */
+	CHECK_RANGE = 140000,
+	STRIDE_PRIME = 1000000007,
+	SIZES = 5,
+	SIZES_UPPER = 3
+};
+
+/* at: the pointer to this record. place: in the heap. */
+struct record {
+	struct record *next, **at;
+	uint64_t due;
+	uint32_t place;
+};
+
+enum operation {
+	START,
+	STOP,
+	PER_TICK,
+	OPERATIONS
+};
+
+struct scheme {
+	const char *name, *cost[OPERATIONS];
+	/* A power of two; 0: one for each tick of the range. */
+	uint64_t buckets;
+	void (*start)(struct record *record);
+	void (*stop)(struct record *record);
+	void (*tick)(void);
+};
+
+static struct {
+	const struct scheme *scheme;
+	struct record *records;
+	uint64_t timers, mean, range, now, random, budget_ns;
+	/* Numbers of records, those that have expired, in order. */
+	uint32_t *expired;
+	uint64_t expired_count;
+	/* Lists, or the heap. */
+	struct record **bucket;
+	uint64_t mask, heap_count;
+} bench;
+
+static void
+expire(struct record *record)
+{
+	bench.expired[bench.expired_count++] =
+	    (uint32_t)(record - bench.records);
+}
+
+static void
+link_at(struct record **at, struct record *record)
+{
+	record->next = *at;
+	record->at = at;
+	if (record->next)
+		record->next->at = &record->next;
+	*at = record;
+}
+
+static void
+link_sorted(struct record **at, struct record *record)
+{
+	while (*at && (*at)->due < record->due)
+		at = &(*at)->next;
+	link_at(at, record);
+}
+
+static void
+unlink_record(struct record *record)
+{
+	*record->at = record->next;
+	if (record->next)
+		record->next->at = record->at;
+}
+
+static struct record **
+bucket_of(uint64_t tick)
+{
+	return &bench.bucket[tick & bench.mask];
+}
+
+/* Schemes 1, 2, 5 and 6: one list, or a hashed wheel of lists, which are sorted
+ * or not. In an unsorted one each record is looked at. */
+static void
+unsorted_start(struct record *record)
+{
+	link_at(bucket_of(record->due), record);
+}
+
+static void
+sorted_start(struct record *record)
+{
+	link_sorted(bucket_of(record->due), record);
+}
+
+static void
+unsorted_tick(void)
+{
+	struct record *record, *next;
+
+	for (record = *bucket_of(++bench.now); record; record = next) {
+		next = record->next;
+		if (record->due != bench.now)
+			continue;
+		unlink_record(record);
+		expire(record);
+	}
+}
+
+static void
+sorted_tick(void)
+{
+	struct record **head = bucket_of(++bench.now), *record;
+
+	while ((record = *head) && record->due == bench.now) {
+		unlink_record(record);
+		expire(record);
+	}
+}
+
+/* Scheme 3: a binary heap, whose first is bucket[1]. */
+static void
+heap_put(uint64_t place, struct record *record)
+{
+	bench.bucket[place] = record;
+	record->place = (uint32_t)place;
+}
+
+static void
+heap_settle(uint64_t place, struct record *record)
+{
+	struct record **heap = bench.bucket;
+	uint64_t child;
+
+	for (; place > 1 && heap[place / 2]->due > record->due; place /= 2)
+		heap_put(place, heap[place / 2]);
+	for (; (child = 2 * place) <= bench.heap_count; place = child) {
+		if (child < bench.heap_count &&
+		    heap[child + 1]->due < heap[child]->due)
+			child++;
+		if (heap[child]->due >= record->due)
+			break;
+		heap_put(place, heap[child]);
+	}
+	heap_put(place, record);
+}
+
+static void
+heap_start(struct record *record)
+{
+	heap_settle(++bench.heap_count, record);
+}
+
+static void
+heap_stop(struct record *record)
+{
+	struct record *last = bench.bucket[bench.heap_count--];
+
+	if (last != record)
+		heap_settle(record->place, last);
+}
+
+static void
+heap_tick(void)
+{
+	struct record *first;
+
+	bench.now++;
+	while (bench.heap_count && bench.bucket[1]->due == bench.now) {
+		first = bench.bucket[1];
+		heap_stop(first);
+		expire(first);
+	}
+}
+
+/* Scheme 7: four wheels of 256 buckets; a bucket of one covers all of the one
+ * below. When a wheel has gone round, the next bucket above is spread over
+ * it. */
+static struct record **
+levels_bucket(unsigned level, uint64_t tick)
+{
+	uint64_t place = tick >> level * LEVEL_BITS;
+
+	return &bench.bucket[(level << LEVEL_BITS) +
+	    (place & ((1 << LEVEL_BITS) - 1))];
+}
+
+static void
+levels_start(struct record *record)
+{
+	uint64_t ahead = record->due - bench.now;
+	unsigned level = 0;
+
+	while (ahead >> LEVEL_BITS * (level + 1))
+		level++;
+	link_at(levels_bucket(level, record->due), record);
+}
+
+static void
+levels_tick(void)
+{
+	struct record **head, *record, *next;
+	unsigned level;
+
+	bench.now++;
+	level = (unsigned)__builtin_ctzll(bench.now) / LEVEL_BITS;
+	for (level = level < LEVELS ? level : LEVELS - 1; level; level--) {
+		head = levels_bucket(level, bench.now);
+		record = *head;
+		*head = NULL;
+		for (; record; record = next) {
+			next = record->next;
+			levels_start(record);
+		}
+	}
+	head = levels_bucket(0, bench.now);
+	while ((record = *head)) {
+		unlink_record(record);
+		expire(record);
+	}
+}
+
+static const struct scheme schemes[] = {
+    {"list", {"O(1)", "O(1)", "O(n)"}, 1, unsorted_start, unlink_record,
+	unsorted_tick},
+    {"ordered_list", {"O(n)", "O(1)", "O(1)"}, 1, sorted_start, unlink_record,
+	sorted_tick},
+    {"heap", {"O(log(n))", "O(log(n))", "O(log(n))"}, 0, heap_start, heap_stop,
+	heap_tick},
+    {"simple_wheel", {"O(1)", "O(1)", "O(1)"}, 0, unsorted_start, unlink_record,
+	sorted_tick},
+    {"hashed_sorted", {"O(1)avg|O(n)worst", "O(1)", "O(1)"}, BUCKETS,
+	sorted_start, unlink_record, sorted_tick},
+    {"hashed_unsorted", {"O(1)", "O(1)", "O(1)avg|O(n)worst"}, BUCKETS,
+	unsorted_start, unlink_record, unsorted_tick},
+    {"hierarchical", {"O(m)", "O(1)", "O(1)"}, LEVELS << LEVEL_BITS,
+	levels_start, unlink_record, levels_tick}};
+
+static void
+start(uint64_t number, uint64_t interval)
+{
+	bench.records[number].due = bench.now + interval;
+	bench.scheme->start(&bench.records[number]);
+}
+
+static uint64_t
+draw_interval(void)
+{
+	double part = 1 - perf_random_fraction(&bench.random);
+	double ticks = ceil(-log(part) * (double)bench.mean);
+
+	if (ticks >= (double)bench.range)
+		return bench.range - 1;
+	return ticks < 1 ? 1 : (uint64_t)ticks;
+}
+
+static void
+bench_create(uint64_t timers, uint64_t range)
+{
+	uint64_t buckets = bench.scheme->buckets;
+
+	if (!buckets)
+		for (buckets = 1; buckets < range; buckets *= 2)
+			continue;
+	bench.timers = timers;
+	bench.range = range;
+	bench.now = bench.expired_count = bench.heap_count = 0;
+	bench.mask = buckets - 1;
+	bench.records = calloc(timers, sizeof(*bench.records));
+	bench.expired = calloc(timers, sizeof(*bench.expired));
+	bench.bucket = calloc(buckets, sizeof(*bench.bucket));
+	perf_must(bench.records && bench.expired && bench.bucket, "calloc");
+}
+
+static void
+bench_destroy(void)
+{
+	free(bench.bucket);
+	free(bench.records);
+	free(bench.expired);
+}
+
+/* Half of the intervals are short; those of whole turns are not rare. */
+static uint64_t
+check_interval(void)
+{
+	uint64_t word = perf_random(&bench.random) >> 8;
+
+	if (word % 16 == 0)
+		return (uint64_t)BUCKETS << (word >> 8) % 8;
+	return 1 + (word >> 8) % (word % 2 ? 16 : CHECK_RANGE - 1);
+}
+
+/* The oracle: due[i] is the tick of a timer that is pending, otherwise 0. */
+static void
+check_calls(uint64_t *due)
+{
+	uint64_t calls = perf_random_below(&bench.random, 8), i;
+
+	while (calls--) {
+		i = perf_random_below(&bench.random, CHECK_TIMERS);
+		if (!due[i]) {
+			due[i] = bench.now + check_interval();
+			start(i, due[i] - bench.now);
+		} else if (perf_random_below(&bench.random, 4) == 0) {
+			due[i] = 0;
+			bench.scheme->stop(&bench.records[i]);
+		}
+	}
+}
+
+static void
+check(void)
+{
+	uint64_t due[CHECK_TIMERS] = {0}, expired = 0, tick, i;
+
+	bench_create(CHECK_TIMERS, CHECK_RANGE);
+	for (tick = 1; tick <= CHECK_TICKS + CHECK_RANGE; tick++) {
+		if (tick <= CHECK_TICKS)
+			check_calls(due);
+		bench.scheme->tick();
+		expired += bench.expired_count;
+		while (bench.expired_count) {
+			i = bench.expired[--bench.expired_count];
+			perf_must(due[i] == tick, "check: a timer's tick");
+			due[i] = 0;
+		}
+		for (i = 0; i < CHECK_TIMERS; i++)
+			perf_must(
+			    !due[i] || due[i] > tick, "check: a timer's end");
+	}
+	perf_must(expired > CHECK_TICKS / 2, "check: enough timers");
+	bench_destroy();
+}
+
+/* Neighbours in the order of calls are none in memory. */
+static uint64_t
+scattered(uint64_t i)
+{
+	return i * STRIDE_PRIME % bench.timers;
+}
+
+static int
+compare_later_first(const void *left, const void *right)
+{
+	return perf_compare_ns(right, left);
+}
+
+/* Latest first, so that ordered lists are filled at their front. */
+static void
+fill(void)
+{
+	uint64_t *interval = calloc(bench.timers, sizeof(*interval)), i;
+
+	perf_must(interval, "calloc");
+	for (i = 0; i < bench.timers; i++)
+		interval[i] = draw_interval();
+	qsort(interval, bench.timers, sizeof(*interval), compare_later_first);
+	for (i = 0; i < bench.timers; i++)
+		start(scattered(i), interval[i]);
+	free(interval);
+}
+
+static uint64_t
+cpu_ns(void)
+{
+	return perf_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+static void
+measure_calls(double cost_ns[OPERATIONS])
+{
+	uint64_t interval[BATCH], ns[2] = {0, 0}, from = 0, begun_ns, i;
+
+	while (ns[START] + ns[STOP] < 2 * bench.budget_ns) {
+		begun_ns = cpu_ns();
+		for (i = 0; i < BATCH; i++)
+			bench.scheme->stop(&bench.records[scattered(from + i)]);
+		ns[STOP] += cpu_ns() - begun_ns;
+		for (i = 0; i < BATCH; i++)
+			interval[i] = draw_interval();
+		begun_ns = cpu_ns();
+		for (i = 0; i < BATCH; i++)
+			start(scattered(from + i), interval[i]);
+		ns[START] += cpu_ns() - begun_ns;
+		from += BATCH;
+	}
+	cost_ns[START] = (double)ns[START] / (double)from;
+	cost_ns[STOP] = (double)ns[STOP] / (double)from;
+}
+
+/* What has expired is started again, or not where that is slow. */
+static void
+measure_ticks(double cost_ns[OPERATIONS])
+{
+	uint64_t ns = 0, restarts_ns = 0, ticks = 0, begun_ns, i;
+
+	while (ns < bench.budget_ns &&
+	    bench.expired_count < bench.timers / GONE_PART) {
+		begun_ns = cpu_ns();
+		for (i = 0; i < BATCH; i++)
+			bench.scheme->tick();
+		ns += cpu_ns() - begun_ns;
+		ticks += BATCH;
+		if (restarts_ns > 5 * bench.budget_ns)
+			continue;
+		begun_ns = cpu_ns();
+		while (bench.expired_count)
+			start(bench.expired[--bench.expired_count],
+			    draw_interval());
+		restarts_ns += cpu_ns() - begun_ns;
+	}
+	cost_ns[PER_TICK] = (double)ns / (double)ticks;
+}
+
+static void
+measure(uint64_t n, double cost_ns[OPERATIONS])
+{
+	bench.mean = n < MEAN_MIN ? MEAN_MIN : n;
+	bench_create(n, RANGE_MEANS * bench.mean);
+	fill();
+	measure_calls(cost_ns);
+	measure_ticks(cost_ns);
+	bench_destroy();
+}
+
+static double
+slope(double cost_ns[SIZES][OPERATIONS], unsigned operation)
+{
+	double x, y, x_sum = 0, y_sum = 0, xx_sum = 0, xy_sum = 0;
+	unsigned i;
+
+	for (i = SIZES - SIZES_UPPER; i < SIZES; i++) {
+		x = (double)i * log(10);
+		y = log(cost_ns[i][operation]);
+		x_sum += x;
+		y_sum += y;
+		xx_sum += x * x;
+		xy_sum += x * y;
+	}
+	return (SIZES_UPPER * xy_sum - x_sum * y_sum) /
+	    (SIZES_UPPER * xx_sum - x_sum * x_sum);
+}
+
+static void
+measure_all(uint64_t n)
+{
+	static const char *const names[OPERATIONS] = {"start", "stop", "tick"};
+	unsigned sizes = n ? 1 : SIZES, i, k;
+	double cost_ns[SIZES][OPERATIONS];
+	uint64_t size = n ? n : 100;
+	char name[64];
+
+	for (i = 0; i < sizes; i++)
+		measure(size * (uint64_t)pow(10, i), cost_ns[i]);
+	for (k = 0; k < OPERATIONS && !n; k++) {
+		snprintf(name, sizeof(name), "slope_%s", names[k]);
+		perf_metric(name, bench.scheme->cost[k], slope(cost_ns, k));
+	}
+	for (i = 0; i < sizes; i++, size *= 10)
+		for (k = 0; k < OPERATIONS; k++) {
+			snprintf(name, sizeof(name), "%s_ns_%" PRIu64, names[k],
+			    size);
+			perf_metric(name, "ns", cost_ns[i][k]);
+		}
+}
+
+int
+main(int argc, char **argv)
+{
+	bool about = argc < 2 || !strcmp(argv[1], "about");
+	uint64_t n;
+	unsigned i;
+
+	bench.random = perf_begin(about ? argc : argc - 1,
+	    about ? argv : argv + 1, "the schemes of Varghese and Lauck");
+	n = perf_option("n", 0);
+	bench.budget_ns = HWT_MS(perf_option("budget_ms", 100));
+	perf_options_end();
+	perf_must(!n || (n >= BATCH && n <= 10000000), "n from 64 to 10^7");
+	for (i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+		if (argc > 1 && !strcmp(schemes[i].name, argv[1]))
+			bench.scheme = &schemes[i];
+	perf_must(bench.scheme, "finding such a scheme");
+	check();
+	measure_all(n);
+	return 0;
+}
