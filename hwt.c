@@ -595,20 +595,30 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 	return cancel_any(timer, timeout.id);
 }
 
-/* Waits until the run has ended. run_ended changes the word and wakes, since
- * WAITED is set. No later run of the same timeout can begin: a one-shot timeout
- * has none, and a periodic one is ENDING. */
+/*
+ * Waits until the run has ended, which has WAITED set. No later run of the same
+ * timeout can begin: a one-shot timeout has none, and a periodic one is ENDING.
+ *
+ *        caller                          run_ended
+ *        ------                          ---------
+ *   (A1) set WAITED                 (B1) WAITED is set: change the high half
+ *   (A2) sleep if the high half          of the word
+ *        is that of the handle      (B2) wake
+ *
+ *   Forbidden: A2 sleeps after B2. The high half is of the generation alone.
+ *   Before B1 the generation cannot change, and after it the high half is not
+ *   that of the handle again before all 36 bits have wrapped, however many
+ *   timeouts use the record until the caller comes to A2. (The low half, with
+ *   4 bits of the generation, would be the same after 16 of them.)
+ */
 static void
 wait_while_running(struct hwt *timer, uint64_t id)
 {
 	struct record *record = record_find(&timer->store, id);
-	uint64_t word = record_word(record, id);
 
-	while (word_matches(word, id)) {
-		/* The low half of the word has the state. */
-		futex_wait(&record->pair, (uint32_t)word, HWT_NEVER);
-		word = record_word(record, id);
-	}
+	while (word_matches(record_word(record, id), id))
+		futex_wait(system_high_half(&record->pair),
+		    (uint32_t)(id >> 32), HWT_NEVER);
 	tsan_acquire(record);
 }
 

@@ -98,6 +98,7 @@
 #endif
 
 _Static_assert(FLAG_WAITED < GENERATION_ONE, "the index's bits hold them");
+_Static_assert(INDEX_BITS <= 32, "the high half is of the generation alone");
 _Static_assert(PAGE_RECORDS <= 64 && SLAB_PAGES <= 64, "a bit for each");
 
 /* Deadlines from here on are never due. */
@@ -235,6 +236,14 @@ static inline uint64_t
 word_freed(uint64_t word)
 {
 	return (word & ~INDEX_MASK) + GENERATION_ONE + (word & FLAG_HAS_ENTRY);
+}
+
+/* The same for one that an hwt_cancel_wait sleeps on: the generation moves on
+ * so far that the high half of the word changes. It may skip some. */
+static inline uint64_t
+word_freed_waited(uint64_t word)
+{
+	return (word | UINT32_MAX) + 1;
 }
 
 static inline struct slab *

@@ -61,14 +61,16 @@ next_deadline(uint64_t deadline_ns, uint64_t period_ns, uint64_t now_ns)
 static void
 run_ended(struct hwt *timer, struct record *record, uint32_t index)
 {
-	uint64_t word;
+	uint64_t word, freed;
 
-	do
+	do {
 		word = pair_word(&record->pair);
-	/* E:word release */
-	while (!pair_cas_word(&record->pair, word, word_freed(word)));
+		freed = word & FLAG_WAITED ? word_freed_waited(word)
+					   : word_freed(word);
+		/* E:word release */
+	} while (!pair_cas_word(&record->pair, word, freed));
 	if (word & FLAG_WAITED)
-		futex_wake(&record->pair, FUTEX_ALL);
+		futex_wake(system_high_half(&record->pair), FUTEX_ALL);
 	record_free(timer, cache_of(timer), index);
 }
 

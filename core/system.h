@@ -40,6 +40,16 @@ system_low_half(const void *word)
 	    (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
 }
 
+/* The address that futex_wait and futex_wake take for the high half of a word,
+ * which they compare in its place. */
+static inline const void *
+system_high_half(const void *word)
+{
+	bool low_first = __BYTE_ORDER__ != __ORDER_BIG_ENDIAN__;
+
+	return (const char *)word + (low_first ? 4 : -4);
+}
+
 /* Sleeps while the low half of *word is value, at most until the deadline
  * (CLOCK_MONOTONIC, HWT_NEVER: for ever); may return without cause. */
 void futex_wait(const void *word, uint32_t value, uint64_t until_ns);

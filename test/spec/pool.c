@@ -582,8 +582,9 @@ Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
 
 #define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
 
-/* Before this thread next wakes others. */
-static _Thread_local void (*before_wake)(void);
+/* Before this thread next wakes others; in waited.c: or sleeps. */
+extern _Thread_local void (*before_futex)(void);
+_Thread_local void (*before_futex)(void);
 /* How often a thread was about to sleep. */
 static _Atomic uint64_t sleeps;
 
@@ -593,7 +594,7 @@ long __wrap_syscall(long number, ...);
 long
 __wrap_syscall(long number, ...)
 {
-	void (*overtake)(void) = before_wake;
+	void (*overtake)(void) = before_futex;
 	long argument[6];
 	va_list arguments;
 
@@ -603,7 +604,7 @@ __wrap_syscall(long number, ...)
 	va_end(arguments);
 	if (number == SYS_futex && argument[1] == FUTEX_WAIT_BITSET_PRIVATE)
 		sleeps++;
-	before_wake = NULL;
+	before_futex = NULL;
 	if (overtake != NULL)
 		overtake();
 	return __real_syscall(number, argument[0], argument[1], argument[2],
@@ -630,11 +631,11 @@ Test(pool, a_hand_over_does_not_rely_on_one_that_is_stopped)
 	pooled_open(2, 0);
 	fixture_open(&overtaker, NULL);
 	wait_for(&sleeps, 2);
-	before_wake = overtake;
+	before_futex = overtake;
 
 	occupy();
 
-	cr_assert(before_wake == NULL);
+	cr_assert(before_futex == NULL);
 	gate_open(&running.gate);
 	assert_ok(hwt_stop(overtaker.timer, NULL));
 	pooled_close();
