@@ -49,43 +49,35 @@ schedule(int *work, uint64_t delay_ns)
 	return timeout;
 }
 
-/* Each call that says that a timeout has ended hands over what its task
- * wrote. */
+/* A task sees what was written before its timeout was scheduled or moved. Each
+ * call that says that it has ended hands over what the task wrote. */
 static void
-seen_to_end(int round)
+once(int round)
 {
-	int *work = work_new();
-	hwt_timeout timeout = schedule(work, HWT_US(50) * (round % 8));
+	int *work = work_new(), result;
+	hwt_timeout timeout;
 	int64_t remaining_ns;
-	int result;
 
+	*work = round & 1;
+	timeout =
+	    schedule(work, round & 1 ? HWT_US(50) * (round % 8) : HWT_MIN(1));
+	if (!(round & 1)) {
+		*work = 1;
+		assert(hwt_reschedule(timer, timeout, 0) == 0);
+	}
 	do {
 		sched_yield();
-		if (round % 4 == 0)
+		if (round % 5 == 0)
 			result = hwt_remaining(timer, timeout, &remaining_ns);
-		else if (round % 4 == 1)
+		else if (round % 5 == 1)
 			result = hwt_state(timer, timeout, NULL);
-		else if (round % 4 == 2)
+		else if (round % 5 == 2)
 			result = hwt_reschedule(timer, timeout, 0);
+		else if (round % 5 == 3)
+			result = hwt_cancel(timer, timeout);
 		else
 			result = hwt_cancel_wait(timer, timeout);
-	} while (result != -ENOENT && (round % 4 != 3 || result != 0));
-	work_free(work);
-}
-
-/* A task sees what was written before its timeout was moved. */
-static void
-moved(void)
-{
-	int *work = work_new();
-	hwt_timeout timeout;
-
-	*work = 0;
-	timeout = schedule(work, HWT_MIN(1));
-	*work = 1;
-	assert(hwt_reschedule(timer, timeout, 0) == 0);
-	while (hwt_cancel(timer, timeout) == -EINPROGRESS)
-		sched_yield();
+	} while (result != -ENOENT && (round % 5 < 3 || result != 0));
 	work_free(work);
 }
 
@@ -109,8 +101,7 @@ use(void *unused)
 	int round;
 
 	for (round = 0; round < ROUNDS; round++) {
-		seen_to_end(round);
-		moved();
+		once(round);
 		if (round % 8 == 0)
 			repeated();
 	}
