@@ -59,7 +59,7 @@ enum item_end {
 static inline enum item_end
 item_run(a64_t *link)
 {
-	struct inbox_item *item = (void *)link;
+	struct inbox_item *item = (void *)(uintptr_t)link;
 	hwt_posted *posted = item->posted;
 
 	if (posted == NULL)

@@ -83,6 +83,13 @@ class _Options(ctypes.Structure):
     ]
 
 
+class _Post(ctypes.Structure):
+    _fields_ = [("private_words", ctypes.c_uint64 * 2)]
+
+
+_Posted = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
 class _Info(ctypes.Structure):
     _fields_ = [
         ("timeout", _Handle),
@@ -153,6 +160,7 @@ def _load():
         (integer, "hwt_mailbox_fd", pointer),
         (integer, "hwt_mailbox_run", pointer, size, out(size)),
         (pointer, "hwt_mailbox_executor", pointer),
+        (integer, "hwt_mailbox_post", pointer, out(_Post), _Posted),
         (integer, "hwt_mailbox_destroy", pointer),
         (text, "hwt_strerror", integer),
         (text, "hwt_version"),
@@ -497,6 +505,16 @@ class Pool(_Executor):
         _live.discard(self)
 
 
+# What is posted: by the address of its memory, that and the callable.
+_posts = {}
+
+
+@_Posted
+def _run_post(address):
+    _memory, callable = _posts.pop(address)
+    callable()
+
+
 class Mailbox(_Executor):
     """For an event loop: callables run on the thread that calls run().
 
@@ -517,9 +535,22 @@ class Mailbox(_Executor):
         self._use()
         return _check(_hwt.hwt_mailbox_fd(self._pointer))
 
+    def post(self, callable):
+        """Calls callable() on the thread that calls run(), after what this
+        thread has posted before."""
+        self._use()
+        memory = _Post()
+        address = ctypes.addressof(memory)
+        _posts[address] = memory, callable
+        result = _hwt.hwt_mailbox_post(
+            self._pointer, ctypes.byref(memory), _run_post)
+        if result != 0:
+            del _posts[address]
+        _check(result)
+
     def run(self, most=0):
-        """Runs what is due, at most that many (0: all that are there now);
-        returns how many."""
+        """Runs what is due and was posted, at most that many (0: all that are
+        there now); returns how many were due."""
         started = ctypes.c_size_t()
         self._use()
         _check(_hwt.hwt_mailbox_run(

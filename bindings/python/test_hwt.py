@@ -253,6 +253,28 @@ class Executors(unittest.TestCase):
             self.assertFalse(held[0].touch(1))
             self.assertEqual(box.run(), 0)
 
+    def test_what_is_posted_runs_on_the_thread_of_the_loop(self):
+        ran = []
+        with hwt.Mailbox() as box:
+            def post():
+                for _ in range(3):
+                    box.post(lambda: ran.append((threading.get_ident(),
+                                                 len(ran))))
+
+            thread = threading.Thread(target=post)
+            thread.start()
+            thread.join()
+            self.assertEqual(ran, [])
+            self.assertEqual(select.select([box], [], [], 0)[0], [box])
+            self.assertEqual(box.run(), 0)
+            here = threading.get_ident()
+            self.assertEqual(ran, [(here, 0), (here, 1), (here, 2)])
+            box.post(lambda: ran.append(3))
+        self.assertEqual(ran[-1], 3)
+        self.assertEqual(len(hwt._posts), 0)
+        with self.assertRaises(ValueError):
+            box.post(print)
+
     def test_a_closed_executor_is_refused(self):
         box = hwt.Mailbox()
         with manual() as timer:

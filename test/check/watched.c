@@ -6,11 +6,15 @@
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define ROUNDS 240
+#define relaxed_load(p) atomic_load_explicit(p, memory_order_relaxed)
+#define relaxed_store(p, v) atomic_store_explicit(p, v, memory_order_relaxed)
 
+static const struct hwt_options fast = {.tick_ns = HWT_US(100)};
 static struct hwt *timer;
 static const struct hwt_executor *executor;
 
@@ -111,9 +115,6 @@ use(void *unused)
 static void
 use_with(struct hwt_pool *pool)
 {
-	const struct hwt_options fast = {.tick_ns = HWT_US(100)};
-	struct hwt_unprocessed list;
-	struct hwt_timeout_info info;
 	pthread_t thread[2];
 	int i;
 
@@ -123,12 +124,58 @@ use_with(struct hwt_pool *pool)
 		assert(pthread_create(&thread[i], NULL, use, NULL) == 0);
 	for (i = 0; i < 2; i++)
 		assert(pthread_join(thread[i], NULL) == 0);
-	(void)schedule(work_new(), HWT_MIN(1));
-	assert(hwt_stop(timer, &list) == 0);
-	while (hwt_unprocessed_next(&list, &info))
-		work_free(info.arg);
+	assert(hwt_stop(timer, NULL) == 0);
 	assert(pool == NULL || hwt_pool_destroy(pool) == 0);
 	assert(hwt_destroy(timer) == 0);
+	executor = NULL;
+}
+
+/* Cancel and stop hand over what a thread wrote that has scheduled and goes on.
+ * Nothing else orders what is passed here. */
+static atomic_uint_fast64_t handles[ROUNDS];
+static _Atomic(int *) works[ROUNDS];
+static atomic_bool done;
+
+static void *
+schedule_and_stay(void *unused)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		int *work = work_new();
+
+		relaxed_store(&works[i], work);
+		relaxed_store(&handles[i], schedule(work, HWT_MIN(1)).id);
+	}
+	while (!relaxed_load(&done))
+		sched_yield();
+	return unused;
+}
+
+static void
+end_of_anothers(void)
+{
+	struct hwt_unprocessed list;
+	struct hwt_timeout_info info;
+	pthread_t thread;
+	hwt_timeout timeout;
+	int i;
+
+	assert(hwt_create(&timer, &fast) == 0);
+	assert(pthread_create(&thread, NULL, schedule_and_stay, NULL) == 0);
+	for (i = 0; i < ROUNDS; i += 2) {
+		while ((timeout.id = relaxed_load(&handles[i])) == 0)
+			sched_yield();
+		assert(hwt_cancel(timer, timeout) == 0);
+		work_free(relaxed_load(&works[i]));
+	}
+	while (relaxed_load(&handles[ROUNDS - 1]) == 0)
+		sched_yield();
+	assert(hwt_stop(timer, &list) == 0 && list.count == ROUNDS / 2);
+	while (hwt_unprocessed_next(&list, &info))
+		work_free(info.arg);
+	relaxed_store(&done, true);
+	assert(pthread_join(thread, NULL) == 0 && hwt_destroy(timer) == 0);
 }
 
 int
@@ -150,5 +197,6 @@ main(int argc, char **argv)
 	use_with(NULL);
 	assert(hwt_pool_create(&pool, 2, 0) == 0);
 	use_with(pool);
+	end_of_anothers();
 	return 0;
 }
