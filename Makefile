@@ -22,7 +22,7 @@
 #   make check       the tests for each change; the last line counts
 #   make check-all   all other tests; the last line counts
 #   make tidy        the rules of style
-#   make explore     interleavings: EXPLORE='--seconds 60'
+#   make explore     interleavings: EXPLORE='--generate 10000'
 #   make fuzz        libFuzzer chooses for the model, for FUZZ=600 seconds
 #   make mutants     deliberate faults, each of which a test must find;
 #                    MUTANTS='hwt.c|suite touch': those that match

@@ -16,7 +16,7 @@
 
 STRESS ?= 100
 FUZZ ?= 600
-EXPLORE ?= --seconds 2
+EXPLORE ?= --schedules 10000
 ONLY ?= *
 
 ifneq ($(filter check check-all,$(MAKECMDGOALS)),)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 _Thread_local const char *script_at;
+const char *const *script_names;
 
 static void
 wrong(const char *what, const char *at)
@@ -18,13 +19,38 @@ wrong(const char *what, const char *at)
 static const struct verb *
 verb_of(const char *word, size_t length, const struct verb *verb)
 {
-	for (; verb->word != NULL; verb++) {
-		if (strncmp(verb->word, word, length) == 0 &&
-		    verb->word[length] == 0)
-			return verb;
-	}
+	do {
+		for (; verb->word != NULL; verb++) {
+			if (strncmp(verb->word, word, length) == 0 &&
+			    verb->word[length] == 0)
+				return verb;
+		}
+		verb = verb->more;
+	} while (verb != NULL);
 	wrong("no verb", word);
 	return NULL;
+}
+
+/* A number, or the name of one; at is moved past it. */
+static unsigned
+number_read(const char **at)
+{
+	const char *word = *at + strspn(*at, " ");
+	size_t length = strcspn(word, " ,|");
+	const char *const *name = script_names;
+	char *end;
+	unsigned number = (unsigned)strtoul(word, &end, 10);
+
+	*at = word + length;
+	if (end != word)
+		return number;
+	for (; name != NULL && *name != NULL; name++) {
+		if (strlen(*name) == length &&
+		    strncmp(*name, word, length) == 0)
+			return (unsigned)(name - script_names);
+	}
+	wrong("a number is missing", script_at);
+	return 0;
 }
 
 const char *
@@ -57,7 +83,6 @@ script_run(const char *script, const struct verb *verbs)
 	const struct verb *verb;
 	unsigned number[3], i, count;
 	size_t length;
-	char *end;
 
 	while (script != NULL && *script != 0 && *script != '|') {
 		script_at = script;
@@ -68,12 +93,8 @@ script_run(const char *script, const struct verb *verbs)
 		    : verb->two != NULL   ? 2
 		    : verb->three != NULL ? 3
 					  : 0;
-		for (i = 0; i < count; i++) {
-			number[i] = (unsigned)strtoul(script, &end, 10);
-			if (end == script)
-				wrong("a number is missing", script_at);
-			script = end;
-		}
+		for (i = 0; i < count; i++)
+			number[i] = number_read(&script);
 		verb_run(verb, number);
 		script += strspn(script, ", ");
 	}

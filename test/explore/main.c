@@ -2,44 +2,44 @@
 /*
  * Runs the programs: explore [OPTION...], or explore --help.
  *
- * Without --search: all orders by partial-order reduction. If that does not
- * end within its schedules, those with at most two preemptions, or as many as
- * the program asks for; and if that does not end either, seeded random ones.
- * One line per program and memory says how many schedules there were and
- * whether that was all.
+ * Each row of rows.c (and of the modules) is run without --search in all orders
+ * by partial-order reduction. If that does not end within its schedules, in
+ * those with at most two preemptions, or as many as the program asks for; and
+ * if that does not end either, in seeded random ones. One line per program and
+ * memory says how many schedules there were and whether that was all.
+ *
+ * --generate N makes N programs from the seed instead, and runs each for a
+ * moment in each memory. One that fails is shrunk while it fails, and printed
+ * as a row: put it into rows.c when its fault is mended.
+ *
+ * A failure prints its schedule. The same program with --memory, --replay and
+ * --trace shows it step by step.
  */
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "program.h"
 
 #define SCHEDULES 4000u
+#define SCHEDULES_GENERATED 100u
 #define SEED 20240229u
-#define NS_PER_SECOND UINT64_C(1000000000)
-/* What --program alone may take: some six searches for each program, in three
- * memories at most. */
-#define PATIENCE_NS (10 * NS_PER_SECOND)
-#define SEARCHES 6u
 
-static const struct program *const tables[] = {queue_programs, record_programs,
-    place_programs, handover_programs, periodic_programs, sleep_programs,
-    lifecycle_programs, shared_programs, touch_programs, purgatory_programs};
+static const struct program *const tables[] = {rows, purgatory_programs, NULL};
 
 static const char usage[] =
     "explore [OPTION...]\n"
     "\n"
     "  --list             names the programs\n"
-    "  --program NAME     runs those whose name contains NAME; with none of\n"
-    "                     the next two options, for ten seconds in all\n"
+    "  --program NAME     runs that one, or those whose name contains NAME\n"
+    "  --program 'FIRST; RUN; LAST'   runs these scripts: see verbs.c\n"
+    "  --generate N       makes and runs N programs, from the seed\n"
     "  --schedules N      at most so many per search (0: until it ends)\n"
-    "  --seconds N        at most about so long per search (0: what each\n"
-    "                     program asks for, as without --program)\n"
     "  --memory MODEL     sc, tso or pso; without it, those that matter\n"
     "  --search KIND      plain, reduced, bounded or random\n"
     "  --preemptions N    bounded: at most so many\n"
-    "  --seed N           random: the seed\n"
+    "  --seed N           of random searches and of generated programs\n"
     "  --replay SCHEDULE  runs one schedule, with --program and --memory\n"
     "  --trace            prints each point\n"
     "\n"
@@ -47,21 +47,30 @@ static const char usage[] =
     "\"all\" where these were all.\n";
 
 static struct {
-	const char *name;
-	const char *replay;
-	uint64_t schedules, seed;
-	/* Per search; 0: what the program asks for. */
-	uint64_t time_ns;
+	const char *name, *replay;
+	uint64_t schedules, seed, generate; /* UINT64_MAX: not given */
 	unsigned preemptions;
 	int memory, search; /* -1: all */
-	bool schedules_given, seconds_given, list, trace;
-} options = {.name = "", .memory = -1, .search = -1, .seed = SEED};
+	int list, trace;
+} options = {.name = "",
+    .schedules = UINT64_MAX,
+    .seed = SEED,
+    .memory = -1,
+    .search = -1};
 
-static const char *const memories[] = {"sc", "tso", "pso"};
-static const char *const searches[] = {"plain", "reduced", "bounded", "random"};
+static const char *const memories[] = {"sc", "tso", "pso", NULL};
+static const char *const searches[] = {
+    "plain", "reduced", "bounded", "random", NULL};
 
 static const struct program *running;
-static uint64_t programs, schedules, points, complete;
+static unsigned long long programs, schedules, points, complete;
+
+static void
+run_script(const char *script)
+{
+	script_run(
+	    script, running->verbs != NULL ? running->verbs : library_verbs);
+}
 
 static void
 begin(void)
@@ -69,13 +78,13 @@ begin(void)
 	program_reset();
 	if (running->begin != NULL)
 		running->begin();
-	script_run(running->first, running->verbs);
+	run_script(running->first);
 }
 
 static void
 end(void)
 {
-	script_run(running->last, running->verbs);
+	run_script(running->last);
 	if (running->end != NULL)
 		running->end();
 	program_finish();
@@ -85,10 +94,7 @@ static void
 thread_run(unsigned i)
 {
 	program_thread(i);
-	if (running->run != NULL)
-		script_run(script_part(running->run, i), running->verbs);
-	else
-		running->thread[i]();
+	run_script(script_part(running->run, i));
 	sim_thread_ends();
 }
 
@@ -101,166 +107,214 @@ THREAD(0)
 THREAD(1)
 THREAD(2)
 THREAD(3)
-THREAD(4)
 
-static void (*const threads[])(void) = {
-    thread_0, thread_1, thread_2, thread_3, thread_4};
+static void (*const threads[])(void) = {thread_0, thread_1, thread_2, thread_3};
 
-static bool
-has_thread(unsigned i)
+/* Runs the program; max 0: until the search ends. */
+static struct explore_limits
+search(const struct program *program, enum explore_memory memory,
+    enum explore_search kind, uint64_t max, struct explore_result *result)
 {
-	return running->run != NULL ? script_part(running->run, i) != NULL
-				    : running->thread[i] != NULL;
-}
-
-static uint64_t
-clock_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-static void
-search(struct explore_limits *limits, struct explore_result *result)
-{
-	struct explore_program program = {
-	    .name = running->name,
+	unsigned own = program->preemptions > 0 ? program->preemptions : 2;
+	struct explore_program explored = {.name = program->name,
 	    .begin = begin,
 	    .end = end,
-	    .idle = sim_idle,
-	};
-	unsigned i;
-
-	for (i = 0; i < sizeof(threads) / sizeof(threads[0]) && has_thread(i);
-	     i++)
-		program.thread[i] = threads[i];
-	limits->trace = options.trace;
-	limits->replay = options.replay;
-	explore_run(&program, limits, result);
-}
-
-/* How many schedules a search may take, by the time that a few of them did. */
-static uint64_t
-schedules_in_time(const struct explore_limits *limits)
-{
-	struct explore_limits few = *limits;
-	struct explore_result result;
-	uint64_t began_ns = clock_ns();
-	uint64_t ns;
-
-	few.schedules_max = options.time_ns < NS_PER_SECOND ? 10 : 200;
-	search(&few, &result);
-	ns = (clock_ns() - began_ns) / (result.schedules + 1) + 1;
-	return options.time_ns / ns + 1;
-}
-
-/* Of what a program asks for: a part for the search that seldom ends, more for
- * the one that may, and again a part for what lies beyond. */
-static uint64_t
-schedules_max(const struct explore_limits *limits)
-{
-	uint64_t asked =
-	    running->schedules > 0 ? running->schedules : SCHEDULES;
-
-	if (options.replay != NULL)
-		return 1;
-	if (options.time_ns > 0)
-		return schedules_in_time(limits);
-	if (options.schedules_given)
-		return options.schedules;
-	return limits->search == EXPLORE_BOUNDED ? asked : asked / 4;
-}
-
-static void
-tell_failure(
-    const struct explore_limits *limits, const struct explore_result *result)
-{
-	(void)fflush(stdout);
-	printf("explore: FAILED: %s, %s: %s\n", running->name,
-	    memories[limits->memory], result->message);
-	printf("  schedule: %s\n", result->schedule);
-	printf("  again:    build/explore/explore --program %s --memory %s "
-	       "--trace --replay '%s'\n",
-	    running->name, memories[limits->memory], result->schedule);
-	exit(1);
-}
-
-static unsigned
-preemptions(void)
-{
-	if (options.preemptions > 0)
-		return options.preemptions;
-	return running->preemptions > 0 ? running->preemptions : 2;
-}
-
-static bool
-run_search(enum explore_memory memory, enum explore_search kind)
-{
+	    .idle = sim_idle};
 	struct explore_limits limits = {
 	    .search = kind,
 	    .memory = memory,
-	    .preemptions = preemptions(),
+	    .preemptions = options.preemptions > 0 ? options.preemptions : own,
 	    .depth = 3,
 	    .seed = options.seed,
+	    .schedules_max = max,
+	    .trace = options.trace,
+	    .replay = options.replay,
 	};
-	struct explore_result result = {0};
+	unsigned i;
 
-	limits.schedules_max = schedules_max(&limits);
-	search(&limits, &result);
-	schedules += result.schedules;
-	points += result.points;
-	if (result.failed)
-		tell_failure(&limits, &result);
-	printf(
-	    "  %s %llu", searches[kind], (unsigned long long)result.schedules);
-	if (kind == EXPLORE_BOUNDED)
-		printf(" (%u preemptions)", limits.preemptions);
-	if (kind == EXPLORE_RANDOM)
-		printf(" (seed %llu)", (unsigned long long)options.seed);
-	printf("%s", result.complete ? ": all" : "");
-	(void)fflush(stdout);
-	return result.complete;
+	running = program;
+	for (i = 0; i < 4 && script_part(program->run, i) != NULL; i++)
+		explored.thread[i] = threads[i];
+	explore_run(&explored, &limits, result);
+	schedules += result->schedules;
+	points += result->points;
+	return limits;
 }
 
 static void
-run_memory(enum explore_memory memory)
+tell_failure(enum explore_memory memory, const struct explore_result *result)
 {
-	printf("%-36s %-3s", running->name, memories[memory]);
-	if (options.search >= 0) {
-		complete +=
-		    run_search(memory, (enum explore_search)options.search);
-	} else if (run_search(memory, EXPLORE_REDUCED)) {
-		complete++;
-	} else if (!run_search(memory, EXPLORE_BOUNDED)) {
-		(void)run_search(memory, EXPLORE_RANDOM);
+	(void)fflush(stdout);
+	printf("explore: FAILED: %s, %s: %s\n", running->name, memories[memory],
+	    result->message);
+	printf("  schedule: %s\n", result->schedule);
+	printf("  again:    build/explore/explore --memory %s --trace "
+	       "--replay '%s' --program ",
+	    memories[memory], result->schedule);
+	if (running->verbs == NULL)
+		printf("'%s; %s; %s'\n", running->first, running->run,
+		    running->last);
+	else
+		printf("%s\n", running->name);
+}
+
+/* A part of the schedules for the search that seldom ends, all for the one that
+ * may, and again a part for what lies beyond. */
+static bool
+run_search(const struct program *program, enum explore_memory memory,
+    enum explore_search kind)
+{
+	uint64_t max = program->schedules > 0 ? program->schedules : SCHEDULES;
+	struct explore_result result;
+
+	if (kind != EXPLORE_BOUNDED)
+		max /= 4;
+	if (options.schedules != UINT64_MAX)
+		max = options.schedules;
+	(void)search(program, memory, kind, max, &result);
+	if (result.failed) {
+		tell_failure(memory, &result);
+		exit(1);
 	}
-	printf("\n");
+	printf("  %s %llu%s", searches[kind],
+	    (unsigned long long)result.schedules,
+	    result.complete ? ": all" : "");
+	(void)fflush(stdout);
+	complete += result.complete && kind == EXPLORE_REDUCED;
+	return result.complete;
 }
 
 static void
 run_program(const struct program *program)
 {
-	running = program;
+	int memory = options.memory >= 0 ? options.memory : EXPLORE_SC;
+	int last = options.memory >= 0 ? options.memory
+	    : program->pso             ? EXPLORE_PSO
+				       : EXPLORE_TSO;
+
 	programs++;
-	if (options.memory >= 0) {
-		run_memory((enum explore_memory)options.memory);
-		return;
+	for (; memory <= last; memory++) {
+		enum explore_memory m = (enum explore_memory)memory;
+
+		printf("%-36s %-3s", program->name, memories[m]);
+		if (options.search >= 0)
+			(void)run_search(
+			    program, m, (enum explore_search)options.search);
+		else if (!run_search(program, m, EXPLORE_REDUCED) &&
+		    !run_search(program, m, EXPLORE_BOUNDED))
+			(void)run_search(program, m, EXPLORE_RANDOM);
+		printf("\n");
 	}
-	run_memory(EXPLORE_SC);
-	run_memory(EXPLORE_TSO);
-	if (program->pso)
-		run_memory(EXPLORE_PSO);
+}
+
+/* Generated programs: a search of each kind. */
+
+static enum explore_memory memory_of_failure;
+static enum explore_search search_of_failure;
+
+static bool
+fails(const struct program *program)
+{
+	static const struct {
+		enum explore_memory memory;
+		enum explore_search search;
+	} all[] = {{EXPLORE_SC, EXPLORE_BOUNDED}, {EXPLORE_SC, EXPLORE_RANDOM},
+	    {EXPLORE_PSO, EXPLORE_RANDOM}};
+	uint64_t max = options.schedules != UINT64_MAX ? options.schedules
+						       : SCHEDULES_GENERATED;
+	struct explore_result result;
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		(void)search(
+		    program, all[i].memory, all[i].search, max, &result);
+		memory_of_failure = all[i].memory;
+		search_of_failure = all[i].search;
+		if (result.failed)
+			return true;
+	}
+	return false;
+}
+
+static void
+run_generated(void)
+{
+	const struct program *program;
+	struct explore_result result;
+	uint64_t i;
+
+	for (i = 0; i < options.generate; i++) {
+		program = generate(options.seed + i);
+		programs++;
+		if (options.list)
+			print_row(program);
+		if (!fails(program))
+			continue;
+		program = shrink(fails);
+		(void)fails(program);
+		(void)search(program, memory_of_failure, search_of_failure,
+		    SCHEDULES_GENERATED, &result);
+		tell_failure(memory_of_failure, &result);
+		printf("  a row:\n");
+		print_row(program);
+		exit(1);
+	}
+}
+
+/* NAME: the one with that name or, if whole is false, those with it. */
+static unsigned
+run_named(bool whole)
+{
+	const struct program *const *table;
+	const struct program *program;
+	unsigned count = 0;
+
+	for (table = tables; *table != NULL; table++) {
+		for (program = *table; program->name != NULL; program++) {
+			if (whole ? strcmp(program->name, options.name) != 0
+				  : !strstr(program->name, options.name))
+				continue;
+			count++;
+			if (options.list)
+				printf("%s\n", program->name);
+			else
+				run_program(program);
+		}
+	}
+	return count;
+}
+
+/* FIRST; RUN; LAST */
+static void
+run_scripts(void)
+{
+	char *text = strdup(options.name);
+	char *part[3] = {text, strchr(text, ';'), NULL};
+	unsigned i;
+
+	part[2] = strchr(part[1] + 1, ';');
+	if (part[2] == NULL)
+		part[2] = text + strlen(text);
+	for (i = 1; i < 3; i++) {
+		if (*part[i] != '\0')
+			*part[i]++ = '\0';
+		part[i] += strspn(part[i], " ");
+	}
+	run_program(&(struct program){.name = "program",
+	    .first = part[0],
+	    .run = part[1],
+	    .last = part[2],
+	    .pso = true});
+	free(text);
 }
 
 /* The place of word in words; one that is not there ends the program. */
 static int
-choice(const char *word, const char *const *words, int count)
+choice(const char *word, const char *const *words)
 {
 	int i;
 
-	for (i = 0; i < count; i++) {
+	for (i = 0; words[i] != NULL; i++) {
 		if (strcmp(word, words[i]) == 0)
 			return i;
 	}
@@ -269,114 +323,58 @@ choice(const char *word, const char *const *words, int count)
 }
 
 static void
-read_option(const char *option, const char *value)
-{
-	static const char *const names[] = {"--program", "--schedules",
-	    "--seconds", "--memory", "--search", "--preemptions", "--seed",
-	    "--replay"};
-
-	switch (choice(option, names, 8)) {
-	case 0:
-		options.name = value;
-		break;
-	case 1:
-		options.schedules = strtoull(value, NULL, 0);
-		options.schedules_given = true;
-		break;
-	case 2:
-		options.time_ns = strtoull(value, NULL, 0) * NS_PER_SECOND;
-		options.seconds_given = true;
-		break;
-	case 3:
-		options.memory = choice(value, memories, 3);
-		break;
-	case 4:
-		options.search = choice(value, searches, 4);
-		break;
-	case 5:
-		options.preemptions = (unsigned)strtoul(value, NULL, 0);
-		break;
-	case 6:
-		options.seed = strtoull(value, NULL, 0);
-		break;
-	default:
-		options.replay = value;
-		break;
-	}
-}
-
-static void
 read_options(int argc, char **argv)
 {
-	int i;
+	static const struct option known[] = {
+	    {"help", no_argument, NULL, 'h'},
+	    {"list", no_argument, &options.list, 1},
+	    {"trace", no_argument, &options.trace, 1},
+	    {"program", required_argument, NULL, 'p'},
+	    {"generate", required_argument, NULL, 'g'},
+	    {"schedules", required_argument, NULL, 'n'},
+	    {"memory", required_argument, NULL, 'm'},
+	    {"search", required_argument, NULL, 's'},
+	    {"preemptions", required_argument, NULL, 'b'},
+	    {"seed", required_argument, NULL, 'r'},
+	    {"replay", required_argument, NULL, 'y'},
+	    {0},
+	};
+	uint64_t number;
+	int option;
 
-	for (i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--help") == 0) {
-			(void)fputs(usage, stdout);
-			exit(0);
-		}
-		if (strcmp(argv[i], "--list") == 0)
-			options.list = true;
-		else if (strcmp(argv[i], "--trace") == 0)
-			options.trace = true;
-		else if (i + 1 < argc) {
-			read_option(argv[i], argv[i + 1]);
-			i++;
-		} else
-			(void)choice(argv[i], NULL, 0);
-	}
-}
-
-/* A program is meant by its whole name or, where there is none such, by a part
- * of it. */
-static bool
-is_meant(const struct program *program, bool whole)
-{
-	return whole ? strcmp(program->name, options.name) == 0
-		     : strstr(program->name, options.name) != NULL;
-}
-
-static unsigned
-count_meant(bool whole)
-{
-	const struct program *program;
-	unsigned count = 0;
-	size_t i;
-
-	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-		for (program = tables[i]; program->name != NULL; program++)
-			count += is_meant(program, whole);
-	}
-	return count;
-}
-
-/* Who names programs waits for them. */
-static void
-bound_time(unsigned count)
-{
-	if (options.name[0] == '\0' || options.schedules_given ||
-	    options.seconds_given || options.replay != NULL || options.list)
-		return;
-	options.time_ns = PATIENCE_NS / SEARCHES / count;
-	printf("explore: some %llu s in all; --seconds 0 for what each "
-	       "program asks for\n",
-	    (unsigned long long)(PATIENCE_NS / NS_PER_SECOND));
-}
-
-static void
-run_all(bool whole)
-{
-	const struct program *program;
-	size_t i;
-
-	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-		for (program = tables[i]; program->name != NULL; program++) {
-			if (!is_meant(program, whole))
-				continue;
-			if (options.list)
-				printf("%s\n", program->name);
-			else
-				run_program(program);
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		number = optarg != NULL ? strtoull(optarg, NULL, 0) : 0;
+		switch (option) {
+		case 0:
+			break;
+		case 'p':
+			options.name = optarg;
+			break;
+		case 'g':
+			options.generate = number;
+			break;
+		case 'n':
+			options.schedules = number;
+			break;
+		case 'm':
+			options.memory = choice(optarg, memories);
+			break;
+		case 's':
+			options.search = choice(optarg, searches);
+			break;
+		case 'b':
+			options.preemptions = (unsigned)number;
+			break;
+		case 'r':
+			options.seed = number;
+			break;
+		case 'y':
+			options.replay = optarg;
+			options.schedules = 1;
+			break;
+		default:
+			(void)fputs(usage, option == 'h' ? stdout : stderr);
+			exit(option == 'h' ? 0 : 2);
 		}
 	}
 }
@@ -384,25 +382,21 @@ run_all(bool whole)
 int
 main(int argc, char **argv)
 {
-	bool whole;
-	unsigned count;
-
 	read_options(argc, argv);
 	sim_init();
+	script_names = verb_names;
 	purgatory_programs_init();
-	whole = count_meant(true) > 0;
-	count = count_meant(whole);
-	if (count == 0) {
+	if (options.generate > 0) {
+		run_generated();
+	} else if (strchr(options.name, ';') != NULL) {
+		run_scripts();
+	} else if (run_named(true) == 0 && run_named(false) == 0) {
 		(void)fprintf(stderr, "explore: no such program\n");
 		return 2;
 	}
-	bound_time(count);
-	run_all(whole);
-	if (options.list)
-		return 0;
-	printf("explore: ok: %llu programs, %llu schedules, %llu points, "
-	       "%llu searches complete\n",
-	    (unsigned long long)programs, (unsigned long long)schedules,
-	    (unsigned long long)points, (unsigned long long)complete);
+	if (!options.list)
+		printf("explore: ok: %llu programs, %llu schedules, "
+		       "%llu points, %llu searches complete\n",
+		    programs, schedules, points, complete);
 	return 0;
 }
