@@ -80,7 +80,8 @@ explored := $(filter-out core/system% observe/%,$(core)) \
 	$(filter-out $(explored_alone),$(module_sources))
 
 # Functions of the system that the suites replace, to make them fail.
-wrapped := $(sort $(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(spec)))
+wrapped := $(sort $(shell sed -n -e 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
+	-e 's/^WRAP.[a-z *]*, \([a-z_]*\),.*/\1/p' $(spec)))
 
 # The suites load the shared library too.
 build/%/hwt-test: $$(call objects,$(spec)) $$(objects_$$*) \

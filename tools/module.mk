@@ -78,8 +78,10 @@ endef
 # compares.
 define module_tests
 $1_test := modules/$1/test
-$1_support := test/spec/support.c test/spec/support_promises.c test/script.c
-$1_wrapped := $$(sort $$(shell sed -n 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
+$1_support := test/spec/support.c test/script.c
+$1_wrapped := $$(sort $$(shell sed -n \
+	-e 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
+	-e 's/^WRAP.[a-z *]*, \([a-z_]*\),.*/\1/p' \
 	$$($1_support)))
 build/%/$1-test: private own_libs = $$($1_wrapped:%=-Wl,--wrap=%) \
 	-lcriterion

@@ -75,12 +75,13 @@ $(foreach w,plain clang asan,build/$w/hwt-aof-repair): build/%/hwt-aof-repair: \
 # The tests.
 durable_test := modules/durable/test
 durable_spec := $(wildcard $(durable_test)/spec/*.c)
-durable_support := test/spec/support.c test/spec/support_promises.c
+durable_support := test/spec/support.c
 durable_tested := $(addprefix modules/durable/programs/, \
 	hwt-http-address.c hwt-http-request.c options.c text.c)
 durable_tested_libs := -lcurl -ljansson -lcrypto
 durable_wrapped := $(sort $(shell sed -n \
-	's/^__wrap_\([a-z0-9_]*\).*/\1/p' $(durable_support)))
+	-e 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
+	-e 's/^WRAP.[a-z *]*, \([a-z_]*\),.*/\1/p' $(durable_support)))
 build/%/durable-test: $$(call objects,$(durable_spec) $(durable) \
 		$(durable_tested) $(durable_support)) $$(objects_$$*) \
 		build/%/libhwt.a

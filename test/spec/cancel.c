@@ -1,115 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * hwt_cancel in every state of a timeout. What its handle is worth afterwards,
- * and what garbage it accepts, is in safe_handles.c.
- */
-#include "test/spec/support_promises.h"
-
-#include <stdlib.h>
+/* hwt_cancel, hwt_cancel_wait: who wins, and who owns arg then. */
+#include "test/spec/support.h"
 
 SUITE(cancel);
 
-static struct recording_executor executor;
-
-/* A timeout of 3 ms; the wheel is turned up to turned_ns, and the clock goes on
- * to called_ns. */
+/* A timeout of 3 ticks; the wheel is turned, and the clock goes on. */
 static const struct {
+	const char *what;
 	uint64_t turned_ns, called_ns;
 } moments[] = {
-    {0, 0}, /* not placed yet */
-    {HWT_MS(2), HWT_MS(2)}, /* in the wheel */
-    {HWT_MS(1), HWT_MS(20)}, /* due, but not begun */
+    {"in the queue", 0, 0},
+    {"in the wheel", TICKS(2), TICKS(2)},
+    {"due, but not begun", TICKS(1), TICKS(20)},
 };
 
-Test(cancel, it_wins_until_the_task_has_begun)
+Test(cancel, cancel_wins_until_the_task_has_begun_and_arg_is_free_at_once)
 {
-	for (size_t index = 0; index < 3; index++) {
-		hwt_timeout timeout;
+	for (size_t i = 0; i < 6; i++) {
+		struct probe *probe = calloc(1, sizeof(*probe));
 
 		manual_open(NULL);
-		timeout =
-		    schedule_task(manual.timer, forbidden_task, HWT_MS(3));
-		if (moments[index].turned_ns > 0)
-			manual_step(moments[index].turned_ns);
-		manual.now_ns = manual.start_ns + moments[index].called_ns;
+		probe_schedule(probe, TICKS(3));
+		if (moments[i / 2].turned_ns > 0)
+			manual_step(moments[i / 2].turned_ns);
+		manual.now_ns = manual.start_ns + moments[i / 2].called_ns;
 
-		assert_ok(hwt_cancel(manual.timer, timeout));
+		cr_assert((i % 2 == 0 ? hwt_cancel : hwt_cancel_wait)(
+			      manual.timer, probe->handle) == 0,
+		    "%s", moments[i / 2].what);
 
-		assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
+		free(probe);
 		assert_u64(hwt_pending_timeouts(manual.timer), 0);
-		assert_u64(manual_step(HWT_MS(30)), 0);
+		assert_u64(manual_step(TICKS(30)), 0);
 		assert_u64(manual_stats().cancelled, 1);
 		manual_close();
 	}
 }
 
 ExecutorTest(
-    cancel, it_wins_while_the_timeout_waits_in_an_executor, EXECUTOR_HOLDS)
+    cancel, cancel_wins_while_an_executor_holds_the_timeout, EXECUTOR_HOLDS)
 {
-	hwt_timeout timeout;
+	hwt_timeout timeout = schedule_forbidden(0);
 
-	timeout = schedule_task(manual.timer, forbidden_task, 0);
 	manual_tick(1);
-	assert_u64(executor.count, 1);
 
 	assert_ok(hwt_cancel(manual.timer, timeout));
 
 	assert_rc(hwt_cancel(manual.timer, timeout), -ENOENT);
 	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_rc(executor_run(&executor, 0), -ENOENT);
+	assert_rc(executor_run(&recorder, 0), -ENOENT);
 	assert_u64(manual_stats().cancelled, 1);
 	assert_u64(manual_stats().started, 0);
 }
 
-ManualTest(cancel, it_loses_against_a_task_that_has_run)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	assert_u64(manual_tick(1), 1);
-
-	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-
-	assert_u64(manual_stats().cancelled, 0);
-}
-
-static void
-then_cancel_itself(struct probe *probe)
-{
-	probe->rc = hwt_cancel(manual.timer, probe->timeout);
-}
-
-ManualTest(cancel, from_its_own_task_it_is_in_progress)
-{
-	struct probe probe = {.then = then_cancel_itself};
-
-	probe_schedule(&probe, 0);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_rc(probe.rc, -EINPROGRESS);
-	assert_rc(hwt_cancel(manual.timer, probe.handle), -ENOENT);
-	assert_u64(manual_stats().cancelled, 0);
-}
-
-RunningTest(cancel, while_the_task_runs_elsewhere_it_is_in_progress)
+RunningPeriodicTest(cancel, cancelled_periodic_task_ends_with_its_current_run)
 {
 	hwt_timeout timeout = running.probe.handle;
 
 	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
-	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
-
-	gate_open(&running.gate);
-	wait_for(&running.probe.runs, 1);
-	assert_ok(hwt_stop(live.timer, NULL));
-	assert_u64(running.probe.runs, 1);
-}
-
-RunningPeriodicTest(
-    cancel, a_running_periodic_task_is_in_progress_and_runs_no_more)
-{
-	hwt_timeout timeout = running.probe.handle;
-
 	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
 	gate_open(&running.gate);
 	for (unsigned tick = 0; tick < 5; tick++)
@@ -120,74 +68,157 @@ RunningPeriodicTest(
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
 }
 
-static hwt_timeout all_handles[100];
+static hwt_timeout others[100];
 
 static void
-then_cancel_all(struct probe *probe)
+then_cancel_others(struct probe *probe)
 {
 	(void)probe;
-	for (size_t index = 0; index < 100; index++)
-		(void)!hwt_cancel(manual.timer, all_handles[index]);
+	for (unsigned i = 0; i < 100; i++)
+		(void)!hwt_cancel(manual.timer, others[i]);
 }
 
-ManualTest(cancel, a_task_may_cancel_all_others_of_its_tick)
+ManualTest(cancel, task_may_cancel_all_others_of_its_tick)
 {
-	struct probe probe = {.then = then_cancel_all};
+	struct probe probe = {.then = then_cancel_others};
 
-	for (size_t index = 0; index < 100; index++)
-		all_handles[index] = probe_schedule(&probe, HWT_MS(1));
+	for (unsigned i = 0; i < 100; i++)
+		others[i] = probe_schedule(&probe, TICKS(1));
 
 	assert_u64(manual_tick(1), 1);
 
 	assert_u64(manual_stats().cancelled, 99);
-	assert_u64(manual_step(HWT_MS(50)), 0);
+	assert_u64(manual_step(TICKS(50)), 0);
 }
 
-ManualTest(cancel, the_arg_is_the_callers_again_at_once)
+/* hwt_cancel_wait. */
+
+static void
+then_cancel_wait_itself(struct probe *probe)
 {
-	struct probe *probe;
+	probe->rc = hwt_cancel_wait(probe->fixture->timer, probe->timeout);
+}
 
-	for (unsigned ticks = 0; ticks < 3; ticks++) {
-		probe = calloc(1, sizeof(*probe));
-		probe_schedule(probe, HWT_MS(2));
-		manual_step(ticks == 0 ? 0 : HWT_MS(1));
+ExecutorTest(
+    cancel, cancel_wait_from_that_very_task_is_a_deadlock, EXECUTOR_HOLDS)
+{
+	struct probe probe = {.then = then_cancel_wait_itself};
 
-		assert_ok(hwt_cancel(manual.timer, probe->handle));
-		free(probe);
+	probe_schedule(&probe, 0);
+	manual_tick(1);
+
+	assert_ok(executor_run(&recorder, 0));
+
+	assert_rc(probe.rc, -EDEADLK);
+	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
+}
+
+ManualTest(cancel, cancel_wait_from_a_periodic_task_changes_nothing)
+{
+	struct probe probe = {.then = then_cancel_wait_itself};
+
+	probe_periodic(&probe, TICKS(1), TICKS(1));
+	assert_u64(ticks_of_runs(&probe, 1, 2), ON(1) | ON(2));
+
+	assert_rc(probe.rc, -EDEADLK);
+	assert_ok(hwt_cancel_wait(manual.timer, probe.handle));
+	assert_u64(manual_tick(3), 0);
+}
+
+struct waits {
+	int rc[4];
+	uint64_t runs_at_return[4];
+	_Atomic uint64_t begun;
+};
+
+static void
+cancel_wait_running(unsigned index, void *arg)
+{
+	struct waits *waits = arg;
+
+	if (index == 3) {
+		wait_for(&waits->begun, 3);
+		sleep_ns(HWT_MS(20));
+		gate_open(&running.gate);
+		return;
 	}
-
-	assert_u64(manual_step(HWT_MS(20)), 0);
+	waits->begun++;
+	waits->rc[index] = hwt_cancel_wait(live.timer, running.probe.handle);
+	waits->runs_at_return[index] = running.probe.runs;
 }
 
 static void
-cancel_without_memory(unsigned index, void *arg)
+assert_one_owner(struct waits *waits, unsigned owners)
 {
-	hwt_timeout *timeouts = arg;
+	unsigned owned = 0;
 
-	assert_ok(hwt_cancel(manual.timer, timeouts[index]));
+	for (unsigned i = 0; i < 3; i++) {
+		owned += waits->rc[i] == 0;
+		assert_rc(waits->rc[i], waits->rc[i] == 0 ? 0 : -ENOENT);
+		assert_u64(waits->runs_at_return[i], 1);
+	}
+	assert_u64(owned, owners);
 }
 
-ExecutorTest(cancel, it_needs_no_memory_and_no_key_in_a_thread_of_its_own,
-    EXECUTOR_HOLDS)
+RunningTest(cancel, cancel_wait_returns_when_the_running_task_has_returned)
 {
-	hwt_timeout timeouts[3];
-	struct probe held = {0};
+	struct waits waits = {0};
 
-	probe_schedule(&held, 0);
-	timeouts[1] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
+	in_parallel(4, cancel_wait_running, &waits);
+
+	assert_one_owner(&waits, 0);
+}
+
+RunningPeriodicTest(
+    cancel, first_cancel_wait_of_a_running_periodic_timeout_owns_arg)
+{
+	struct waits waits = {0};
+
+	assert_rc(hwt_cancel(live.timer, running.probe.handle), -EINPROGRESS);
+
+	in_parallel(4, cancel_wait_running, &waits);
+
+	assert_one_owner(&waits, 1);
+	live_pass_tick();
+	assert_u64(running.probe.runs, 1);
+}
+
+static void
+then_cancel_wait_running(struct probe *probe)
+{
+	probe->rc = hwt_cancel_wait(manual.timer, running.probe.handle);
+	assert_u64(running.probe.runs, 1);
+}
+
+static void
+run_held_or_advance(unsigned index, void *arg)
+{
+	(void)arg;
+	if (index == 0) {
+		assert_ok(executor_run(&recorder, 0));
+		return;
+	}
+	if (index == 1) {
+		gate_await(&running.gate);
+		assert_u64(manual_tick(2), 1);
+		return;
+	}
+	sleep_ns(HWT_MS(20));
+	gate_open(&running.gate);
+}
+
+ManualTest(cancel, cancel_wait_from_another_task_waits)
+{
+	struct probe waiting = {.then = then_cancel_wait_running};
+
+	running_init();
+	executor_init(&recorder, EXECUTOR_HOLDS);
+	assert_ok(hwt_new_timeout_on(manual.timer, &recorder.hook,
+	    &running.probe.handle, probe_task, &running.probe, 0));
 	manual_tick(1);
-	timeouts[0] = held.handle;
-	timeouts[2] = schedule_task(manual.timer, forbidden_task, HWT_SEC(9));
+	probe_schedule(&waiting, 0);
 
-	fault_arm(FAULT_MEMORY | FAULT_KEY, FAULT_ALWAYS);
-	in_parallel(3, cancel_without_memory, timeouts);
-	fault_disarm();
+	in_parallel(3, run_held_or_advance, NULL);
 
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_rc(executor_run(&executor, 0), -ENOENT);
-}
-
-Test(cancel, a_null_timer_is_refused)
-{
-	assert_rc(hwt_cancel(NULL, (hwt_timeout){1}), -EINVAL);
+	assert_rc(waiting.rc, -ENOENT);
 }

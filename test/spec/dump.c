@@ -1,68 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_dump: what is written about each timeout, and who may ask for it. The
- * texts are compared without the names of tasks, which depend on how the
- * program is linked.
+ * hwt_dump: what is written about each timeout, and who may ask for it. Texts
+ * are compared without the names of tasks, which depend on how the program is
+ * linked.
  */
-#include "test/spec/support_promises.h"
-#include "test/spec/text.h"
+#include "test/spec/support.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "test/spec/text.h"
 
 SUITE(dump);
 
-/* Of the fixture: the clock, and boundaries, as it prints them. */
-#define START FIXTURE_START
-#define BOUNDARY(tick) (START + (tick)*FIXTURE_TICK)
+#define BOUNDARY(tick) (FIXTURE_START + TICKS(tick))
+#define ENTRY "  %#" PRIx64 " deadline %" PRIu64 " ns in %" PRIu64 " ns"
 
-static struct recording_executor executor;
-
-/* The caller frees it. */
 static char *
 dump_of(const struct hwt *timer)
 {
 	return TEXT_OF(hwt_dump(timer, file));
 }
 
-/* Takes the names of tasks out. */
-static void
-without_tasks(char *text)
+/* What follows the line about the clock, without the names of tasks. */
+__attribute__((format(printf, 1, 2))) static void
+assert_dump(const char *format, ...)
 {
-	char *task, *arg;
-
-	while ((task = strstr(text, " task ")) != NULL) {
-		arg = strstr(task, " arg ");
-		cr_assert(arg != NULL);
-		memmove(task, arg, strlen(arg) + 1);
-		text = task;
-	}
-}
-
-/* What follows the line about the clock. */
-static char *
-after_now(char *text)
-{
-	return strchr(strstr(text, "\nnow ") + 1, '\n') + 1;
-}
-
-__attribute__((format(printf, 2, 3))) static void
-assert_timeouts(const struct hwt *timer, const char *format, ...)
-{
-	char *text = dump_of(timer);
-	char *rest = after_now(text);
+	char *text = dump_of(manual.timer), *rest, *task, *arg;
 	char expected[4096];
 	va_list arguments;
 
+	rest = strchr(strstr(text, "\nnow ") + 1, '\n') + 1;
+	while ((task = strstr(rest, " task ")) != NULL) {
+		arg = strstr(task, " arg ");
+		memmove(task, arg, strlen(arg) + 1);
+	}
 	va_start(arguments, format);
 	vsnprintf(expected, sizeof(expected), format, arguments);
 	va_end(arguments);
-	without_tasks(rest);
 	cr_assert_str_eq(rest, expected);
 	free(text);
 }
@@ -77,278 +51,117 @@ schedule(uint64_t delay_ns, uintptr_t arg)
 	return timeout;
 }
 
-ManualTest(dump, null_is_refused)
+Test(dump, options_and_clock_come_first)
 {
-	assert_rc(hwt_dump(NULL, stderr), -EINVAL);
-	assert_rc(hwt_dump(manual.timer, NULL), -EINVAL);
-}
+	char expected[512], *text;
 
-ManualTest(dump, an_empty_timer_is_its_options_and_its_clock)
-{
-	char expected[512];
-	char *text, *now;
-
+	executor_init(&recorder, EXECUTOR_HOLDS);
+	manual_open(&(struct hwt_options){.tick_ns = HWT_US(123),
+	    .ticks_per_wheel = 33,
+	    .max_pending = 4567,
+	    .slow_task_ns = 89,
+	    .executor = &recorder.hook,
+	    .thread_name = "a name"});
 	manual_tick(3);
 
 	text = dump_of(manual.timer);
 
-	now = strstr(text, "\nnow ") + 1;
 	snprintf(expected, sizeof(expected),
-	    "now %" PRIu64 " ns, next tick 4 at %" PRIu64 " ns, 0 timeouts\n",
-	    BOUNDARY(3), BOUNDARY(4));
-	cr_assert_str_eq(now, expected);
-	*now = '\0';
-	snprintf(expected, sizeof(expected),
-	    "hwt timer %p: manual\ntick_ns 1000000, ticks_per_wheel 8, flags "
-	    "1\n"
-	    "max_pending 0, slow_task_ns 0\n"
-	    "thread_name \"hwt-worker\", thread_attr %p\nclock ",
-	    (void *)manual.timer, (void *)NULL);
-	cr_assert(strstr(text, expected) == text, "%s", text);
-	free(text);
-}
-
-static void
-assert_callback(const char *text, const char *option, const void *ctx)
-{
-	char expected[64];
-	const char *line = strstr(text, option);
-
-	snprintf(expected, sizeof(expected), " ctx %p\n", ctx);
-	cr_assert(line != NULL, "%s", text);
-	line = strstr(line, " ctx ");
-	cr_assert(strncmp(line, expected, strlen(expected)) == 0, "%s", text);
-}
-
-Test(dump, each_option_is_shown)
-{
-	const pthread_attr_t attributes = {0};
-	char expected[128];
-	char *text;
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){.tick_ns = HWT_US(123),
-	    .ticks_per_wheel = 33,
-	    .flags = HWT_RELAXED,
-	    .max_pending = 4567,
-	    .slow_task_ns = 89,
-	    .executor = &executor.hook,
-	    .thread_name = "a name",
-	    .thread_attr = &attributes});
-
-	text = dump_of(manual.timer);
-
-	snprintf(expected, sizeof(expected),
-	    "\ntick_ns 123000, ticks_per_wheel 64, flags 3\n"
-	    "max_pending 4567, slow_task_ns 89\n"
+	    "hwt timer %p: manual\ntick_ns 123000, ticks_per_wheel 64, "
+	    "flags 1\nmax_pending 4567, slow_task_ns 89\n"
 	    "thread_name \"a name\", thread_attr %p\n",
-	    (const void *)&attributes);
+	    (void *)manual.timer, (void *)NULL);
+	assert_starts_with(text, expected);
+	snprintf(expected, sizeof(expected), " ctx %p\n", (void *)&manual);
+	assert_u64(count_of(text, expected), 2); /* of clock and wake */
+	snprintf(expected, sizeof(expected),
+	    "\nnow %" PRIu64 " ns, next tick 4 at %" PRIu64 " ns, 0 timeouts\n",
+	    manual.now_ns, manual.now_ns + HWT_US(123));
 	cr_assert(strstr(text, expected) != NULL, "%s", text);
-	assert_callback(text, "\nexecutor ", executor.hook.ctx);
-	assert_callback(text, "\nclock ", &manual);
-	assert_callback(text, "\nwake ", &manual);
-	assert_callback(text, "\nlog ", &manual.log);
 	free(text);
 	manual_close();
 }
 
 ManualTest(dump, timeouts_are_in_the_order_of_ticks_with_bucket_and_round)
 {
-	hwt_timeout far, near, same;
+	hwt_timeout far = schedule(TICKS(17), 0xa);
+	hwt_timeout near = schedule(TICKS(3) - 1, 0xb);
+	hwt_timeout same = schedule(TICKS(17) - 5, 0xc);
 
-	far = schedule(HWT_MS(17), 0xa);
-	near = schedule(HWT_MS(3) - 1, 0xb);
-	same = schedule(HWT_MS(17) - 5, 0xc);
 	(void)manual_wait();
 
-	assert_timeouts(manual.timer,
-	    "bucket 3, round 0: tick 3 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 2999999 ns arg 0xb\n"
-	    "bucket 1, round 2: tick 17 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 16999995 ns arg 0xc\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 17000000 ns arg 0xa\n",
-	    BOUNDARY(3), near.id, BOUNDARY(3) - 1, BOUNDARY(17), same.id,
-	    BOUNDARY(17) - 5, far.id, BOUNDARY(17));
-}
-
-ManualTest(dump, what_the_worker_has_not_seen_is_in_the_queue)
-{
-	hwt_timeout first, second;
-
-	second = schedule(HWT_MS(2), 2);
-	first = schedule(HWT_MS(1), 1);
-
-	assert_timeouts(manual.timer,
-	    "in the queue:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 1000000 ns arg 0x1\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 2000000 ns arg 0x2\n",
-	    first.id, BOUNDARY(1), second.id, BOUNDARY(2));
+	assert_dump("bucket 3, round 0: tick 3 at %" PRIu64 " ns:\n" ENTRY
+		    " arg 0xb\n"
+		    "bucket 1, round 2: tick 17 at %" PRIu64 " ns:\n" ENTRY
+		    " arg 0xc\n" ENTRY " arg 0xa\n",
+	    BOUNDARY(3), near.id, BOUNDARY(3) - 1, TICKS(3) - 1, BOUNDARY(17),
+	    same.id, BOUNDARY(17) - 5, TICKS(17) - 5, far.id, BOUNDARY(17),
+	    TICKS(17));
 }
 
 ManualTest(
-    dump, what_was_put_off_stays_at_its_tick_and_what_was_pulled_in_does_not)
+    dump, timeout_pushed_out_stays_at_its_tick_and_one_pulled_in_does_not)
 {
-	hwt_timeout off, in, other;
+	hwt_timeout out = schedule(TICKS(2), 1);
+	hwt_timeout in = schedule(TICKS(9), 2);
+	hwt_timeout other = schedule(TICKS(3), 3);
 
-	off = schedule(HWT_MS(2), 1);
-	in = schedule(HWT_MS(9), 2);
-	other = schedule(HWT_MS(3), 3);
 	(void)manual_wait();
-	assert_ok(hwt_reschedule(manual.timer, off, HWT_MS(7)));
-	assert_ok(hwt_reschedule(manual.timer, in, HWT_MS(1)));
+	assert_ok(hwt_reschedule(manual.timer, out, TICKS(7)));
+	assert_ok(hwt_reschedule(manual.timer, in, TICKS(1)));
 
-	assert_timeouts(manual.timer,
-	    "bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 7000000 ns arg 0x1\n"
-	    "bucket 3, round 0: tick 3 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 3000000 ns arg 0x3\n"
-	    "in the queue:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 1000000 ns arg 0x2\n",
-	    BOUNDARY(2), off.id, BOUNDARY(7), BOUNDARY(3), other.id,
-	    BOUNDARY(3), in.id, BOUNDARY(1));
+	assert_dump("bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n" ENTRY
+		    " arg 0x1\nbucket 3, round 0: tick 3 at %" PRIu64
+		    " ns:\n" ENTRY " arg 0x3\nin the queue:\n" ENTRY
+		    " arg 0x2\n",
+	    BOUNDARY(2), out.id, BOUNDARY(7), TICKS(7), BOUNDARY(3), other.id,
+	    BOUNDARY(3), TICKS(3), in.id, BOUNDARY(1), TICKS(1));
+}
+
+ManualTest(dump, queue_is_in_order_and_never_due_timeouts_come_last)
+{
+	hwt_timeout never = schedule(HWT_NEVER, 1), second, first;
+
 	(void)manual_wait();
-	assert_timeouts(manual.timer,
-	    "bucket 1, round 0: tick 1 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 1000000 ns arg 0x2\n"
-	    "bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 7000000 ns arg 0x1\n"
-	    "bucket 3, round 0: tick 3 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 3000000 ns arg 0x3\n",
-	    BOUNDARY(1), in.id, BOUNDARY(1), BOUNDARY(2), off.id, BOUNDARY(7),
-	    BOUNDARY(3), other.id, BOUNDARY(3));
+	executor_init(&recorder, EXECUTOR_HOLDS);
+	second = schedule(TICKS(2), 2);
+	assert_ok(hwt_new_periodic(manual.timer, &recorder.hook, &first,
+	    forbidden_task, (void *)7, TICKS(1), 333));
+
+	assert_dump("in the queue:\n" ENTRY
+		    " period 333 ns arg 0x7 executor %p\n" ENTRY
+		    " arg 0x2\nnever due:\n  %#" PRIx64 " never due arg 0x1\n",
+	    first.id, BOUNDARY(1), TICKS(1), (void *)&recorder.hook, second.id,
+	    BOUNDARY(2), TICKS(2), never.id);
 }
 
-ManualTestWith(dump, a_relaxed_timeout_has_a_delay_until_the_worker_has_seen_it,
-    .flags = HWT_RELAXED)
+ManualTest(dump, stopped_timer_shows_what_was_given_back)
 {
-	hwt_timeout timeout;
-
-	timeout = schedule(HWT_MS(250), 1);
-
-	assert_timeouts(manual.timer,
-	    "in the queue:\n  %#" PRIx64 " delay 250000000 ns arg 0x1\n",
-	    timeout.id);
-}
-
-ManualTest(dump, what_is_never_due_is_apart)
-{
-	hwt_timeout timeout;
-
-	timeout = schedule(HWT_NEVER, 1);
-	(void)manual_wait();
-
-	assert_timeouts(manual.timer,
-	    "never due:\n  %#" PRIx64 " never due arg 0x1\n", timeout.id);
-}
-
-ManualTest(dump, periods_and_executors_are_named)
-{
-	struct hwt_spec spec = {.task = forbidden_task,
-	    .arg = (void *)7,
-	    .delay_ns = HWT_MS(1),
-	    .period_ns = 333,
-	    .executor = &executor.hook};
-	hwt_timeout timeout;
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, &timeout));
-
-	assert_timeouts(manual.timer,
-	    "in the queue:\n  %#" PRIx64 " deadline %" PRIu64
-	    " ns in 1000000 ns period 333 ns arg 0x7 executor %p\n",
-	    timeout.id, BOUNDARY(1), (void *)&executor.hook);
-}
-
-static void
-then_dump(struct probe *probe)
-{
-	assert_timeouts(manual.timer,
-	    "in executors:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64
-	    " ns in 0 ns arg 0x5 the timer's executor cancelled\n"
-	    "running:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64
-	    " ns in 0 ns arg %p the timer's executor\n",
-	    probe->handle.id, BOUNDARY(1), probe->timeout.id, BOUNDARY(1),
-	    (void *)probe);
-	probe->rc = 1;
-}
-
-ExecutorTest(dump, what_executors_hold_and_run_is_there, EXECUTOR_HOLDS)
-{
-	struct probe probe = {.then = then_dump};
-	hwt_timeout timeout, held;
-	uint64_t place;
-
-	timeout = probe_schedule(&probe, HWT_MS(1));
-	held = schedule(HWT_MS(1), 5);
-	manual_tick(1);
-	assert_u64(executor.count, 2);
-	probe.handle = held;
-	assert_ok(hwt_cancel(manual.timer, held));
-	place = executor.calls[0].timeout.id == timeout.id ? 0 : 1;
-
-	assert_ok(executor_run(&executor, place));
-
-	assert_rc(probe.rc, 1);
-	assert_rc(executor_run(&executor, 1 - place), -ENOENT);
-}
-
-ManualTest(dump, a_task_has_its_name_if_the_dynamic_linker_knows_it)
-{
-	hwt_task *task;
+	hwt_timeout timeout = schedule(TICKS(2), 1);
 	char *text;
 
-	*(void **)&task = dlsym(RTLD_DEFAULT, "abort");
-	assert_ok(hwt_new_timeout(manual.timer, NULL, task, NULL, 0));
-
-	text = dump_of(manual.timer);
-
-	cr_assert(strstr(text, " task abort (/") != NULL, "%s", text);
-	free(text);
-}
-
-ManualTest(dump, a_stopped_timer_shows_what_was_given_back)
-{
-	struct hwt_unprocessed list;
-	struct hwt_timeout_info info;
-	char *text;
-
-	(void)schedule(HWT_MS(2), 1);
 	(void)manual_wait();
-	assert_ok(hwt_stop(manual.timer, &list));
-	cr_assert(hwt_unprocessed_next(&list, &info));
+	assert_ok(hwt_stop(manual.timer, NULL));
 
 	text = dump_of(manual.timer);
-
 	cr_assert(strstr(text, ": stopped\n") != NULL);
 	cr_assert(strstr(text, ", 1 timeouts\n") != NULL);
 	free(text);
-	assert_timeouts(manual.timer,
-	    "bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n"
-	    "  %#" PRIx64 " deadline %" PRIu64 " ns in 2000000 ns arg 0x1\n",
-	    BOUNDARY(2), info.timeout.id, BOUNDARY(2));
+	assert_dump("bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n" ENTRY
+		    " arg 0x1\n",
+	    BOUNDARY(2), timeout.id, BOUNDARY(2), TICKS(2));
 }
 
 /* Who may ask. */
 
-Test(dump, a_timer_with_a_worker_is_EBUSY_until_it_is_stopped)
+WorkerTest(dump, timer_with_a_worker_is_busy_until_it_is_stopped)
 {
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-	struct hwt *shared;
+	assert_rc(hwt_dump(live.timer, stderr), -EBUSY);
+	assert_ok(hwt_start(live.timer));
+	assert_rc(hwt_dump(live.timer, stderr), -EBUSY);
+	assert_ok(hwt_stop(live.timer, NULL));
 
-	assert_rc(hwt_dump(timer, stderr), -EBUSY);
-	assert_ok(hwt_start(timer));
-	assert_rc(hwt_dump(timer, stderr), -EBUSY);
-	assert_ok(hwt_shared(&shared));
-	assert_rc(hwt_dump(shared, stderr), -EBUSY);
-
-	assert_ok(hwt_stop(timer, NULL));
-
-	assert_timeouts(timer, "%s", "");
-	assert_ok(hwt_destroy(timer));
-	assert_ok(hwt_shared_shutdown(NULL));
-	assert_timeouts(shared, "%s", "");
+	free(dump_of(live.timer));
 }
 
 static void
@@ -357,7 +170,7 @@ then_dump_nested(struct probe *probe)
 	probe->rc = hwt_dump(manual.timer, stderr);
 }
 
-ManualTest(dump, a_task_that_advance_runs_is_EBUSY)
+ManualTest(dump, task_that_advance_runs_is_busy)
 {
 	struct probe probe = {.then = then_dump_nested};
 
@@ -368,80 +181,21 @@ ManualTest(dump, a_task_that_advance_runs_is_EBUSY)
 	assert_rc(probe.rc, -EBUSY);
 }
 
-static ssize_t
-write_while_stopping(void *cookie, const char *text, size_t size)
+ManualTest(dump, timer_goes_on_after_errors_of_memory_and_file)
 {
-	int *results = cookie;
+	FILE *full = fopen("/dev/full", "we"), *broken = file_that_takes(0);
 
-	(void)text;
-	if (size == 0) /* musl's, to flush */
-		return 0;
-	results[0] = hwt_advance(manual.timer, NULL);
-	results[1] = hwt_stop(manual.timer, NULL);
-	return (ssize_t)size;
-}
-
-ManualTest(dump, a_file_that_takes_its_time_holds_up_neither_advance_nor_stop)
-{
-	const cookie_io_functions_t functions = {.write = write_while_stopping};
-	int results[2] = {-1, -1};
-	FILE *file = fopencookie(results, "w", functions);
-
-	cr_assert(file != NULL);
-
-	assert_ok(hwt_dump(manual.timer, file));
-
-	assert_ok(results[0]);
-	assert_ok(results[1]);
-	fclose(file);
-}
-
-/* Errors, after which the timer goes on. */
-
-ManualTest(dump, without_memory_it_is_ENOMEM)
-{
-	FILE *file = fopen("/dev/null", "we");
-
-	cr_assert(file != NULL);
 	fault_arm(FAULT_HEAP, 1);
-
-	assert_rc(hwt_dump(manual.timer, file), -ENOMEM);
-
-	assert_u64(fault_disarm(), 1);
-	assert_ok(hwt_advance(manual.timer, NULL));
-	assert_ok(hwt_dump(manual.timer, file));
-	fclose(file);
-}
-
-ManualTest(dump, errors_of_the_file_are_told)
-{
-	FILE *full = fopen("/dev/full", "we");
-	FILE *closed = fopen("/dev/null", "we");
-	FILE *unwilling = file_that_takes(0);
-
-	cr_assert(full != NULL && closed != NULL);
-	cr_assert(close(fileno(closed)) == 0);
-
+	assert_rc(hwt_dump(manual.timer, stderr), -ENOMEM);
+	fault_disarm();
 	errno = EXDEV;
 	assert_rc(hwt_dump(manual.timer, full), -ENOSPC);
 	assert_rc(errno, EXDEV);
-	assert_rc(hwt_dump(manual.timer, closed), -EBADF);
-	assert_rc(hwt_dump(manual.timer, unwilling), -EIO);
+	assert_rc(hwt_dump(manual.timer, broken), -EIO);
+	assert_rc(hwt_dump(manual.timer, NULL), -EINVAL);
+	assert_rc(hwt_dump(NULL, stderr), -EINVAL);
 
 	assert_ok(hwt_advance(manual.timer, NULL));
 	fclose(full);
-	fclose(closed);
-	fclose(unwilling);
-}
-
-static void
-child_is_refused(void *arg)
-{
-	child_rc(hwt_dump(arg, stderr), -EOWNERDEAD);
-	child_rc(hwt_dump(arg, NULL), -EOWNERDEAD);
-}
-
-ManualTest(dump, a_child_is_refused)
-{
-	in_child(child_is_refused, manual.timer);
+	fclose(broken);
 }

@@ -4,12 +4,9 @@
  * and neither the process nor a child that is forked meanwhile hangs or dies at
  * its exit. The runner must not exit, so the program is executed anew.
  */
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 SUITE(log);
 
@@ -91,7 +88,7 @@ exit_in_child(void)
 		await_runs();
 		exit(LEFT_BY_EXIT);
 	}
-	child_check(child_reap(child) == LEFT_BY_EXIT);
+	child_check(child_wait(child) == LEFT_BY_EXIT);
 }
 
 __attribute__((constructor)) static void
@@ -131,7 +128,7 @@ become(void *arg)
 
 Test(log, a_stderr_that_nobody_reads_stops_no_worker_and_no_exit)
 {
-	assert_i64(child_reap(child_fork(become, NULL)), LEFT_BY_EXIT);
+	assert_i64(child_wait(child_fork(become, NULL)), LEFT_BY_EXIT);
 }
 
 /* Manual timers that warn once each. */

@@ -1,595 +1,253 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_pool: an executor with threads of its own. Timers are manual, so that
- * the test decides when the pool gets something, and tasks stop at gates, so
- * that it decides when a thread is busy.
+ * hwt_pool: an executor with threads of its own. Timers are manual, so that the
+ * test decides when the pool gets something, and tasks stop at gates.
  */
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 SUITE(pool);
 
-struct pooled {
-	struct hwt_pool *pool;
-};
-
-static struct pooled pooled;
+static struct hwt_pool *pool;
 
 static void
-pooled_open(unsigned threads, size_t queue_limit)
+pool_open(unsigned threads, size_t queue_limit)
 {
 	manual_open(NULL);
-	assert_ok(hwt_pool_create(&pooled.pool, threads, queue_limit));
+	assert_ok(hwt_pool_create(&pool, threads, queue_limit));
 }
 
 static void
-pooled_close(void)
+pool_close(void)
 {
 	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_ok(hwt_pool_destroy(pooled.pool));
+	assert_ok(hwt_pool_destroy(pool));
 	assert_ok(hwt_destroy(manual.timer));
 }
 
-/* A test with a pool of so many threads and places, and a timer for it. */
-#define PoolTest(suite, name, threads, queue_limit) \
-	TestBetween(                                \
-	    pooled_open(threads, queue_limit), pooled_close(), suite, name)
+#define PoolTest(name, threads, queue_limit) \
+	TestBetween(pool_open(threads, queue_limit), pool_close(), pool, name)
 
-/* Schedules probe for the next tick; it reports to no fixture, since pool
- * threads run side by side. */
 static void
-pooled_schedule(struct probe *probe)
+pool_schedule(struct probe *probe)
 {
-	assert_ok(
-	    hwt_new_timeout_on(manual.timer, hwt_pool_executor(pooled.pool),
-		&probe->handle, probe_task, probe, 0));
+	assert_ok(hwt_new_timeout_on(manual.timer, hwt_pool_executor(pool),
+	    &probe->handle, probe_task, probe, 0));
 }
 
-static uint64_t
-pooled_step(void)
-{
-	return manual_step(FIXTURE_TICK);
-}
-
-PoolTest(pool, its_tasks_run_on_its_own_threads, 1, 0)
-{
-	static struct probe probe = {0};
-
-	pooled_schedule(&probe);
-
-	assert_u64(pooled_step(), 0);
-	wait_for(&probe.runs, 1);
-
-	cr_assert(!pthread_equal(probe.thread, pthread_self()));
-	assert_u64(manual_stats().executor_refused, 0);
-}
-
-Test(pool, it_has_that_many_threads_named_hwt_pool)
-{
-	struct hwt_pool *pool;
-
-	assert_ok(hwt_pool_create(&pool, 3, 0));
-
-	thread_await_count("hwt-pool", 3);
-	assert_ok(hwt_pool_destroy(pool));
-	thread_await_count("hwt-pool", 0);
-}
-
-#define SIDE_BY_SIDE 4
-
-PoolTest(pool, as_many_tasks_as_threads_run_side_by_side, SIDE_BY_SIDE, 0)
-{
-	static struct gate gate;
-	static struct probe probes[SIDE_BY_SIDE];
-
-	gate_init(&gate);
-	for (unsigned index = 0; index < SIDE_BY_SIDE; index++) {
-		probes[index] =
-		    (struct probe){.then = probe_then_gate, .data = &gate};
-		pooled_schedule(&probes[index]);
-	}
-	pooled_step();
-
-	/* All have entered before one may leave. */
-	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
-		gate_await(&gate);
-	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
-		gate_open(&gate);
-
-	for (unsigned index = 0; index < SIDE_BY_SIDE; index++)
-		wait_for(&probes[index].runs, 1);
-}
-
-/* Keeps the only thread of a pool busy until running.gate is opened. */
+/* Keeps the only thread of a pool in a task until running.gate is opened. */
 static void
 occupy(void)
 {
 	running_init();
-	pooled_schedule(&running.probe);
-	pooled_step();
+	pool_schedule(&running.probe);
+	manual_step(FIXTURE_TICK);
 	gate_await(&running.gate);
 	manual.runs = 0;
 }
 
-PoolTest(pool, a_full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
+PoolTest(pool_runs_tasks_side_by_side_on_threads_of_its_name, 3, 0)
 {
-	static struct probe probes[5] = {0};
+	static struct probe probes[3];
+
+	running_init();
+	for (unsigned i = 0; i < 3; i++) {
+		probes[i] = running.probe;
+		pool_schedule(&probes[i]);
+	}
+	assert_u64(manual_tick(1), 0);
+
+	for (unsigned i = 0; i < 3; i++)
+		gate_await(&running.gate);
+	thread_await("hwt-pool", 3);
+	for (unsigned i = 0; i < 3; i++)
+		gate_open(&running.gate);
+	for (unsigned i = 0; i < 3; i++)
+		wait_for(&probes[i].runs, 1);
+	cr_assert(!pthread_equal(probes[0].thread, pthread_self()));
+}
+
+PoolTest(full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
+{
+	static struct probe probes[5];
 	unsigned in_worker = 0;
 
 	occupy();
-	for (unsigned index = 0; index < 5; index++)
-		pooled_schedule(&probes[index]);
+	for (unsigned i = 0; i < 5; i++)
+		pool_schedule(&probes[i]);
 
-	/* Three wait, two are refused: nothing is lost. */
-	assert_u64(pooled_step(), 2);
+	assert_u64(manual_step(FIXTURE_TICK), 2);
+
 	assert_u64(manual_stats().executor_refused, 2);
 	gate_open(&running.gate);
-
-	for (unsigned index = 0; index < 5; index++) {
-		wait_for(&probes[index].runs, 1);
-		if (pthread_equal(probes[index].thread, pthread_self()))
-			in_worker++;
+	for (unsigned i = 0; i < 5; i++) {
+		wait_for(&probes[i].runs, 1);
+		in_worker += pthread_equal(probes[i].thread, pthread_self());
 	}
 	assert_u64(in_worker, 2);
-	assert_u64(log_recorder_count(&manual.log), 1);
 }
 
-#define CROWD 20000
+#define MANY 10000
 
-Test(pool, without_a_limit_nothing_is_refused)
-{
-	struct probe *probes = calloc(CROWD, sizeof(*probes));
-
-	pooled_open(1, 0);
-	occupy();
-	for (unsigned index = 0; index < CROWD; index++)
-		pooled_schedule(&probes[index]);
-
-	assert_u64(pooled_step(), 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), CROWD);
-	gate_open(&running.gate);
-
-	for (unsigned index = 0; index < CROWD; index++)
-		wait_for(&probes[index].runs, 1);
-	assert_u64(manual_stats().executor_refused, 0);
-	pooled_close();
-	free(probes);
-}
-
-PoolTest(pool, tasks_of_an_earlier_tick_are_taken_before_those_of_a_later, 1, 0)
-{
-	static struct probe probes[100];
-
-	occupy();
-	for (unsigned index = 0; index < 100; index++) {
-		probes[index] = (struct probe){0};
-		pooled_schedule(&probes[index]);
-		pooled_step();
-	}
-	gate_open(&running.gate);
-	wait_for(&manual.runs, 100);
-
-	for (unsigned index = 0; index < 100; index++)
-		assert_u64(probes[index].order, index + 1);
-}
-
-Test(pool, what_waits_in_it_can_be_cancelled)
-{
-	struct probe probes[4] = {0};
-
-	pooled_open(1, 0);
-	occupy();
-	for (unsigned index = 0; index < 4; index++)
-		pooled_schedule(&probes[index]);
-	pooled_step();
-
-	assert_ok(hwt_cancel(manual.timer, probes[0].handle));
-	assert_ok(hwt_cancel_wait(manual.timer, probes[2].handle));
-	assert_u64(hwt_pending_timeouts(manual.timer), 2);
-
-	gate_open(&running.gate);
-	wait_for(&probes[1].runs, 1);
-	wait_for(&probes[3].runs, 1);
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_ok(hwt_pool_destroy(pooled.pool));
-	assert_u64(probes[0].runs, 0);
-	assert_u64(probes[2].runs, 0);
-	assert_ok(hwt_destroy(manual.timer));
-}
-
-struct destroyer {
-	struct hwt_pool *pool;
-	_Atomic uint64_t destroyed;
-	_Atomic uint64_t too_early;
-};
+static _Atomic uint64_t destroyed;
 
 static void
-destroy_while_busy(unsigned index, void *arg)
+destroy_or_open(unsigned index, void *arg)
 {
-	struct destroyer *destroyer = arg;
-
 	if (index == 0) {
-		if (hwt_pool_destroy(destroyer->pool) != 0)
-			abort();
-		destroyer->destroyed = 1;
+		assert_ok(hwt_pool_destroy(pool));
+		destroyed = 1;
 		return;
 	}
-	/* Time enough for a destroy that does not wait to return. */
 	sleep_ns(HWT_MS(50));
-	destroyer->too_early = destroyer->destroyed;
+	*(uint64_t *)arg = destroyed;
 	gate_open(&running.gate);
 }
 
 Test(pool, destroy_runs_what_the_pool_holds)
 {
-	struct probe probes[10] = {0};
-	struct destroyer destroyer = {0};
+	struct probe probes[10] = {{0}};
+	uint64_t too_early = 1;
 
-	pooled_open(1, 0);
+	pool_open(1, 0);
 	occupy();
-	for (unsigned index = 0; index < 10; index++)
-		pooled_schedule(&probes[index]);
-	pooled_step();
+	for (unsigned i = 0; i < 10; i++)
+		pool_schedule(&probes[i]);
+	manual_step(FIXTURE_TICK);
 	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_rc(hwt_destroy(manual.timer), -EBUSY);
 
-	destroyer.pool = pooled.pool;
-	in_parallel(2, destroy_while_busy, &destroyer);
+	in_parallel(2, destroy_or_open, &too_early);
 
-	assert_u64(destroyer.too_early, 0);
-	assert_u64(running.probe.runs, 1);
-	for (unsigned index = 0; index < 10; index++)
-		assert_u64(probes[index].runs, 1);
-	thread_await_count("hwt-pool", 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
+	assert_u64(too_early, 0);
+	for (unsigned i = 0; i < 10; i++)
+		assert_u64(probes[i].runs, 1);
+	thread_await("hwt-pool", 0);
 	assert_ok(hwt_destroy(manual.timer));
-}
-
-static void
-then_destroys_the_pool(struct probe *probe)
-{
-	assert_rc(probe->rc = hwt_pool_destroy(pooled.pool), -EDEADLK);
-}
-
-PoolTest(pool, destroy_from_its_own_task_is_refused, 2, 0)
-{
-	static struct probe probe = {.then = then_destroys_the_pool};
-
-	pooled_schedule(&probe);
-	pooled_step();
-	wait_for(&probe.runs, 1);
-
-	assert_rc(probe.rc, -EDEADLK);
-}
-
-static void
-then_destroys_another_pool(struct probe *probe)
-{
-	probe->rc = hwt_pool_destroy(probe->data);
-}
-
-PoolTest(pool, destroy_from_a_task_of_another_pool_is_not, 1, 0)
-{
-	static struct probe probe = {.then = then_destroys_another_pool};
-	struct hwt_pool *other;
-
-	assert_ok(hwt_pool_create(&other, 1, 0));
-	probe.data = other;
-	pooled_schedule(&probe);
-	pooled_step();
-	wait_for(&probe.runs, 1);
-
-	assert_ok(probe.rc);
 }
 
 /* Posts: functions that run on a thread of the pool. */
 
 struct errand {
 	struct hwt_post post;
-	pthread_t thread;
-	int rc; /* of hwt_pool_destroy in it */
-	uint64_t number; /* how many had run before it */
+	int rc; /* of hwt_pool_destroy */
+	uint64_t order;
 	_Atomic uint64_t done;
 };
 
 static uint64_t errands_done;
 
 static void
-errand_run(struct hwt_post *post)
+run_errand(struct hwt_post *post)
 {
 	struct errand *errand = (struct errand *)post;
 
-	errand->thread = pthread_self();
-	errand->rc = hwt_pool_destroy(pooled.pool);
-	errand->number = errands_done++;
+	errand->rc = hwt_pool_destroy(pool);
+	errand->order = ++errands_done;
 	errand->done = 1;
 }
 
-static int
-errand_post(struct errand *errand)
-{
-	return hwt_pool_post(pooled.pool, &errand->post, errand_run);
-}
-
-PoolTest(pool, a_post_runs_on_its_thread_and_cannot_destroy_it, 1, 0)
-{
-	static struct errand errand;
-
-	assert_rc(hwt_pool_post(NULL, &errand.post, errand_run), -EINVAL);
-	assert_rc(hwt_pool_post(pooled.pool, NULL, errand_run), -EINVAL);
-	assert_rc(hwt_pool_post(pooled.pool, &errand.post, NULL), -EINVAL);
-
-	assert_ok(errand_post(&errand));
-	wait_for(&errand.done, 1);
-
-	cr_assert(!pthread_equal(errand.thread, pthread_self()));
-	assert_rc(errand.rc, -EDEADLK);
-}
-
-Test(pool, posts_and_tasks_share_its_places_and_are_begun_in_order)
+PoolTest(posts_and_tasks_share_the_queue_and_begin_in_order, 1, 3)
 {
 	static struct errand errands[3];
 	static struct probe probe;
 
-	pooled_open(1, 3);
 	occupy();
-	assert_ok(errand_post(&errands[0]));
-	pooled_schedule(&probe);
-	pooled_step();
-	assert_ok(errand_post(&errands[1]));
-
-	assert_rc(
-	    hwt_pool_post(pooled.pool, &errands[2].post, errand_run), -EAGAIN);
-
+	assert_ok(hwt_pool_post(pool, &errands[0].post, run_errand));
+	pool_schedule(&probe);
+	manual_step(FIXTURE_TICK);
+	assert_ok(hwt_pool_post(pool, &errands[1].post, run_errand));
+	assert_rc(hwt_pool_post(pool, &errands[2].post, run_errand), -EAGAIN);
+	assert_rc(hwt_pool_post(pool, &errands[2].post, NULL), -EINVAL);
+	assert_rc(hwt_pool_post(pool, NULL, run_errand), -EINVAL);
 	gate_open(&running.gate);
 	wait_for(&errands[1].done, 1);
-	assert_u64(errands[0].number, 0);
+
+	assert_u64(errands[0].order, 1);
+	assert_u64(errands[1].order, 2);
 	assert_u64(probe.runs, 1);
-	assert_u64(errands[1].number, 1);
-	pooled_close();
+	assert_rc(errands[0].rc, -EDEADLK);
 }
 
-Test(pool, destroy_runs_the_posts_that_it_holds)
+Test(pool, destroy_runs_the_posts_that_the_pool_holds)
 {
 	static struct errand errands[3];
-	struct destroyer destroyer = {0};
+	uint64_t too_early = 1;
 
-	pooled_open(1, 0);
+	pool_open(1, 0);
 	occupy();
-	for (unsigned index = 0; index < 3; index++)
-		assert_ok(errand_post(&errands[index]));
+	for (unsigned i = 0; i < 3; i++)
+		assert_ok(hwt_pool_post(pool, &errands[i].post, run_errand));
 	assert_ok(hwt_stop(manual.timer, NULL));
 
-	destroyer.pool = pooled.pool;
-	in_parallel(2, destroy_while_busy, &destroyer);
+	in_parallel(2, destroy_or_open, &too_early);
 
-	for (unsigned index = 0; index < 3; index++)
-		assert_u64(errands[index].done, 1);
+	for (unsigned i = 0; i < 3; i++)
+		assert_u64(errands[i].done, 1);
 	assert_ok(hwt_destroy(manual.timer));
 }
 
-/* What is refused. */
-
-Test(pool, no_threads_are_refused)
+static void
+then_destroy_data(struct probe *probe)
 {
-	struct hwt_pool *pool = NULL;
-
-	assert_rc(hwt_pool_create(&pool, 0, 0), -EINVAL);
-	assert_rc(hwt_pool_create(NULL, 1, 0), -EINVAL);
-
-	cr_assert(pool == NULL);
-	cr_assert(hwt_pool_executor(NULL) == NULL);
-	assert_ok(hwt_pool_destroy(NULL));
+	probe->rc = hwt_pool_destroy(probe->data);
 }
 
-Test(pool, when_not_all_threads_can_be_had_none_is_left_behind)
+PoolTest(destroy_from_a_task_of_the_pool_is_a_deadlock, 2, 0)
 {
-	struct hwt_pool *pool = NULL;
+	static struct probe own = {.then = then_destroy_data}, other;
+	struct hwt_pool *another;
 
-	for (uint64_t nth = 1; nth <= 4; nth++) {
-		fault_arm(FAULT_THREAD, nth);
-		assert_rc(hwt_pool_create(&pool, 4, 0), -EAGAIN);
-		assert_u64(fault_disarm(), nth);
-		cr_assert(pool == NULL);
-		thread_await_count("hwt-pool", 0);
-	}
-	fault_arm_thread(ENOMEM);
-	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
-	fault_disarm();
-	cr_assert(pool == NULL);
+	assert_ok(hwt_pool_create(&another, 1, 0));
+	own.data = pool;
+	other = (struct probe){.then = then_destroy_data, .data = another};
+	pool_schedule(&own);
+	pool_schedule(&other);
+	manual_step(FIXTURE_TICK);
+	wait_for(&own.runs, 1);
+	wait_for(&other.runs, 1);
 
-	assert_ok(hwt_pool_create(&pool, 4, 0));
-	assert_ok(hwt_pool_destroy(pool));
+	assert_rc(own.rc, -EDEADLK);
+	assert_ok(other.rc);
 }
 
-static void *
-destroy_pool(void *pool)
-{
-	(void)!hwt_pool_destroy(pool);
-	return NULL;
-}
+/* Threads that are stopped where it hurts: in the pool with its lock held, and
+ * a worker before it wakes the pool. */
 
-Test(pool, while_it_ends_it_refuses_and_the_worker_runs_the_task)
-{
-	struct probe probe = {0};
-	pthread_t thread;
-
-	pooled_open(1, 0);
-	occupy();
-	cr_assert(
-	    pthread_create(&thread, NULL, destroy_pool, pooled.pool) == 0);
-	/* Until the pool has seen that it is to end, it takes them. */
-	while (manual_stats().executor_refused == 0) {
-		pooled_schedule(&probe);
-		pooled_step();
-	}
-
-	gate_open(&running.gate);
-	cr_assert(pthread_join(thread, NULL) == 0);
-
-	assert_u64(probe.runs, manual_stats().started - 1);
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_ok(hwt_destroy(manual.timer));
-}
-
-/* A thread of the pool that is stopped where it has just taken a lock. */
-static struct {
-	_Atomic uint64_t armed;
-	/* Somebody else wants that lock. */
-	_Atomic uint64_t waited;
-	_Atomic(pthread_mutex_t *) lock;
-	pthread_t main;
-	struct gate gate;
-} stopped;
+static struct gate lock_gate;
+static _Atomic bool stop_at_lock;
+static _Atomic(pthread_mutex_t *) held_lock;
+static _Atomic uint64_t lock_waits, futex_waits;
+static pthread_t main_thread;
+/* Before this thread next wakes others; in waited.c: or sleeps. */
+extern _Thread_local void (*before_futex)(void);
+_Thread_local void (*before_futex)(void);
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
 
 int
 __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
 	int error;
 
-	if (stopped.lock == mutex) {
-		stopped.waited = 1;
-		gate_open(&stopped.gate);
+	if (held_lock == mutex) {
+		lock_waits++;
+		gate_open(&lock_gate);
 	}
 	error = __real_pthread_mutex_lock(mutex);
-	if (stopped.armed && !pthread_equal(pthread_self(), stopped.main)) {
-		stopped.armed = 0;
-		stopped.lock = mutex;
-		gate_pass(&stopped.gate);
-		stopped.lock = NULL;
+	if (stop_at_lock && !pthread_equal(pthread_self(), main_thread)) {
+		stop_at_lock = false;
+		held_lock = mutex;
+		gate_pass(&lock_gate);
+		held_lock = NULL;
 	}
 	return error;
 }
-
-PoolTest(pool, handing_over_does_not_wait_for_its_threads, 1, 0)
-{
-	static struct probe first = {0}, second = {0};
-
-	gate_init(&stopped.gate);
-	stopped.main = pthread_self();
-	occupy();
-	pooled_schedule(&first);
-	pooled_step();
-	stopped.armed = 1;
-	gate_open(&running.gate);
-	gate_await(&stopped.gate);
-
-	pooled_schedule(&second);
-	assert_u64(pooled_step(), 0);
-
-	assert_u64(stopped.waited, 0);
-	gate_open(&stopped.gate);
-	wait_for(&first.runs, 1);
-	wait_for(&second.runs, 1);
-}
-
-/* An executor round a pool's, that makes a timer while the pool is destroyed.
- * The timeout is cancelled, as hwt_pool_destroy asks for. */
-static struct {
-	struct hwt_pool *pool;
-	const struct hwt_executor *inner;
-	pthread_t thread;
-} round_it;
-
-static int
-execute_round_it(void *ctx, struct hwt *timer, hwt_timeout timeout)
-{
-	struct hwt *made;
-
-	if (hwt_cancel(timer, timeout) != 0 ||
-	    pthread_create(
-		&round_it.thread, NULL, destroy_pool, round_it.pool) != 0)
-		abort();
-	/* Time enough for it to wait for this call. */
-	sleep_ns(HWT_MS(50));
-	if (hwt_create(&made, NULL) != 0 || hwt_stop(made, NULL) != 0 ||
-	    hwt_destroy(made) != 0)
-		abort();
-	return round_it.inner->execute(ctx, timer, timeout);
-}
-
-Test(pool, destroy_waits_for_a_hand_over_without_holding_up_others)
-{
-	struct hwt_executor outer = {.execute = execute_round_it};
-
-	assert_ok(hwt_pool_create(&round_it.pool, 1, 0));
-	round_it.inner = hwt_pool_executor(round_it.pool);
-	outer.ctx = round_it.inner->ctx;
-	manual_open(
-	    &(struct hwt_options){.tick_ns = FIXTURE_TICK, .executor = &outer});
-	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
-
-	assert_u64(manual_step(FIXTURE_TICK), 0);
-
-	cr_assert(pthread_join(round_it.thread, NULL) == 0);
-	thread_await_count("hwt-pool", 0);
-	manual_close();
-}
-
-#define LIMIT 5
-#define PUSHERS 3
-
-struct limited {
-	struct fixture fixture[PUSHERS];
-	struct probe probe[PUSHERS][LIMIT];
-};
-
-static void
-push_into_limited(unsigned index, void *arg)
-{
-	struct limited *limited = arg;
-
-	(void)fixture_step(&limited->fixture[index], FIXTURE_TICK);
-}
-
-Test(pool, the_limit_is_strict_when_several_workers_hand_over_at_once)
-{
-	static struct limited limited;
-	uint64_t refused = 0;
-
-	pooled_open(1, LIMIT);
-	occupy();
-	for (unsigned i = 0; i < PUSHERS; i++) {
-		fixture_open(&limited.fixture[i], NULL);
-		for (unsigned k = 0; k < LIMIT; k++)
-			assert_ok(hwt_new_timeout_on(limited.fixture[i].timer,
-			    hwt_pool_executor(pooled.pool), NULL, probe_task,
-			    &limited.probe[i][k], 0));
-	}
-
-	in_parallel(PUSHERS, push_into_limited, &limited);
-
-	for (unsigned i = 0; i < PUSHERS; i++)
-		refused += fixture_stats(&limited.fixture[i]).executor_refused;
-	assert_u64(refused, (PUSHERS - 1) * LIMIT);
-	gate_open(&running.gate);
-	for (unsigned i = 0; i < PUSHERS; i++) {
-		for (unsigned k = 0; k < LIMIT; k++)
-			wait_for(&limited.probe[i][k].runs, 1);
-		assert_ok(hwt_stop(limited.fixture[i].timer, NULL));
-	}
-	pooled_close();
-	for (unsigned i = 0; i < PUSHERS; i++)
-		assert_ok(hwt_destroy(limited.fixture[i].timer));
-}
-
-#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
-
-/* Before this thread next wakes others; in waited.c: or sleeps. */
-extern _Thread_local void (*before_futex)(void);
-_Thread_local void (*before_futex)(void);
-/* How often a thread was about to sleep. */
-static _Atomic uint64_t sleeps;
-
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
 
 long
 __wrap_syscall(long number, ...)
@@ -602,8 +260,8 @@ __wrap_syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		argument[i] = va_arg(arguments, long);
 	va_end(arguments);
-	if (number == SYS_futex && argument[1] == FUTEX_WAIT_BITSET_PRIVATE)
-		sleeps++;
+	if (number == SYS_futex && argument[1] == (9 | 128))
+		futex_waits++; /* FUTEX_WAIT_BITSET_PRIVATE */
 	before_futex = NULL;
 	if (overtake != NULL)
 		overtake();
@@ -611,26 +269,45 @@ __wrap_syscall(long number, ...)
 	    argument[3], argument[4], argument[5]);
 }
 
+PoolTest(hand_over_does_not_wait_for_a_thread_that_holds_the_pools_lock, 1, 0)
+{
+	static struct probe first, second;
+
+	gate_init(&lock_gate);
+	main_thread = pthread_self();
+	occupy();
+	pool_schedule(&first);
+	manual_step(FIXTURE_TICK);
+	stop_at_lock = true;
+	gate_open(&running.gate);
+	gate_await(&lock_gate);
+
+	pool_schedule(&second);
+	assert_u64(manual_step(FIXTURE_TICK), 0);
+
+	assert_u64(lock_waits, 0);
+	gate_open(&lock_gate);
+	wait_for(&first.runs, 1);
+	wait_for(&second.runs, 1);
+}
+
 static struct fixture overtaker;
 static struct probe overtaking;
 
-/* Another timer's worker hands over to the same pool, and its task is run while
- * the one before it keeps a thread. */
 static void
 overtake(void)
 {
-	assert_ok(hwt_new_timeout_on(overtaker.timer,
-	    hwt_pool_executor(pooled.pool), NULL, probe_task, &overtaking, 0));
+	assert_ok(hwt_new_timeout_on(overtaker.timer, hwt_pool_executor(pool),
+	    NULL, probe_task, &overtaking, 0));
 	fixture_step(&overtaker, FIXTURE_TICK);
 	wait_for(&overtaking.runs, 1);
 }
 
-Test(pool, a_hand_over_does_not_rely_on_one_that_is_stopped)
+/* Another timer's worker overtakes this one before it wakes the pool. */
+PoolTest(hand_over_does_not_rely_on_a_worker_that_is_stopped, 2, 0)
 {
-
-	pooled_open(2, 0);
 	fixture_open(&overtaker, NULL);
-	wait_for(&sleeps, 2);
+	wait_for(&futex_waits, 2);
 	before_futex = overtake;
 
 	occupy();
@@ -638,6 +315,6 @@ Test(pool, a_hand_over_does_not_rely_on_one_that_is_stopped)
 	cr_assert(before_futex == NULL);
 	gate_open(&running.gate);
 	assert_ok(hwt_stop(overtaker.timer, NULL));
-	pooled_close();
-	assert_ok(hwt_destroy(overtaker.timer));
+	while (hwt_destroy(overtaker.timer) == -EBUSY)
+		sleep_ns(HWT_MS(1));
 }

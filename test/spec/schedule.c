@@ -1,422 +1,173 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_new_timeout, hwt_new_timeout_on, hwt_new_timeouts: what is accepted and
- * what refused, the ends of the range of delays, all or none, and what a
- * failure leaves behind. Periodic timeouts have a suite of their own.
+ * hwt_new_timeout, hwt_new_timeout_on, hwt_new_timeout_at, hwt_now: what a task
+ * gets, and deadlines at the ends of their range. Refusals are in errors.c.
  */
 #include "test/spec/support.h"
 
-#include <stdlib.h>
-
 SUITE(schedule);
 
-#define TWO_TO_63 (UINT64_C(1) << 63)
+#define CLOCK_END (UINT64_C(1) << 63)
 
-static struct recording_executor executor;
-
-/* The three ways to schedule one timeout. */
-enum way {
-	NEW_TIMEOUT,
-	NEW_TIMEOUT_ON,
-	NEW_TIMEOUTS,
-	WAYS
-};
-
-static int
-schedule_by(enum way way, struct hwt *timer, hwt_timeout *timeout,
-    hwt_task *task, void *arg, uint64_t delay_ns)
+static uint64_t
+boundary(uint64_t tick)
 {
-	struct hwt_spec spec = {.task = task, .arg = arg, .delay_ns = delay_ns};
-
-	switch (way) {
-	case NEW_TIMEOUT:
-		return hwt_new_timeout(timer, timeout, task, arg, delay_ns);
-	case NEW_TIMEOUT_ON:
-		return hwt_new_timeout_on(
-		    timer, NULL, timeout, task, arg, delay_ns);
-	default:
-		return hwt_new_timeouts(timer, 1, &spec, timeout);
-	}
+	return FIXTURE_START + TICKS(tick);
 }
 
 static void
-assert_refused(enum way way, struct hwt *timer, hwt_task *task,
-    uint64_t delay_ns, int expected)
+schedule_at(struct probe *probe, uint64_t deadline_ns)
 {
-	hwt_timeout timeout = {UINT64_MAX};
-
-	assert_rc(
-	    schedule_by(way, timer, &timeout, task, NULL, delay_ns), expected);
-	assert_u64(timeout.id, 0);
-	assert_rc(
-	    schedule_by(way, timer, NULL, task, NULL, delay_ns), expected);
+	assert_ok(hwt_new_timeout_at(manual.timer, NULL, &probe->handle,
+	    probe_task, probe, deadline_ns));
 }
 
-ManualTest(schedule, the_task_gets_its_handle_and_its_arg_once)
+ManualTest(schedule, task_gets_its_handle_and_its_arg_once)
 {
-	enum way way;
+	struct probe probe = {0};
+	hwt_timeout timeout = probe_schedule(&probe, HWT_US(1));
 
-	for (way = 0; way < WAYS; way++) {
-		struct probe probe = {0};
-		hwt_timeout timeout = {0};
+	assert_u64(ticks_of_runs(&probe, 1, 30), ON(1));
 
-		assert_ok(schedule_by(way, manual.timer, &timeout, probe_task,
-		    &probe, HWT_US(1)));
-		cr_assert(timeout.id != 0);
-		assert_u64(manual_step(HWT_MS(2)), 1);
-		assert_u64(manual_step(HWT_MS(20)), 0);
-
-		assert_u64(probe.runs, 1);
-		assert_u64(probe.timeout.id, timeout.id);
-	}
+	assert_u64(probe.timeout.id, timeout.id);
 }
 
-ManualTest(schedule, a_null_timer_and_a_null_task_are_refused)
+static hwt_timeout written;
+static _Atomic uint64_t equal, started;
+
+static void
+compare_task(hwt_timeout timeout, void *arg)
 {
-	enum way way;
-
-	for (way = 0; way < WAYS; way++) {
-		assert_refused(way, NULL, forbidden_task, 0, -EINVAL);
-		assert_refused(way, manual.timer, NULL, 0, -EINVAL);
-	}
-
-	assert_u64(manual_stats().scheduled, 0);
+	(void)arg;
+	equal += written.id == timeout.id;
+	started++;
 }
 
-ManualTest(schedule, a_negative_difference_as_a_delay_is_refused)
+Test(schedule, handle_is_written_before_the_task_can_start)
 {
-	enum way way;
+	struct hwt *timer = worker_timer_open(HWT_US(10));
 
-	for (way = 0; way < WAYS; way++) {
-		assert_refused(
-		    way, manual.timer, forbidden_task, TWO_TO_63, -EINVAL);
-		assert_refused(
-		    way, manual.timer, forbidden_task, TWO_TO_63 + 1, -EINVAL);
-		assert_refused(
-		    way, manual.timer, forbidden_task, HWT_NEVER - 1, -EINVAL);
+	for (uint64_t round = 1; round <= 500; round++) {
+		written.id = 0;
+		assert_ok(
+		    hwt_new_timeout(timer, &written, compare_task, NULL, 0));
+		while (started < round)
+			sched_yield();
 	}
 
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(equal, 500);
+	worker_timer_close(timer);
 }
 
 ManualTest(schedule, never_and_the_longest_delays_stay_pending)
 {
-	const uint64_t delays[] = {HWT_NEVER, TWO_TO_63 - 1, TWO_TO_63 - 2};
-	hwt_timeout timeout;
-	enum way way;
+	const uint64_t delays[] = {HWT_NEVER, CLOCK_END - 1, CLOCK_END - 2};
 
-	for (way = 0; way < WAYS; way++) {
-		for (size_t index = 0; index < 3; index++) {
-			assert_ok(schedule_by(way, manual.timer, &timeout,
-			    forbidden_task, NULL, delays[index]));
-			assert_i64(manual_remaining(timeout), INT64_MAX);
-		}
-	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_i64(
+		    manual_remaining(schedule_forbidden(delays[i])), INT64_MAX);
 
 	assert_u64(manual_wait(), HWT_NEVER);
 	assert_u64(manual_step(HWT_MIN(60)), 0);
-	assert_u64(hwt_pending_timeouts(manual.timer), 9);
-}
-
-Test(schedule, the_last_deadline_that_fires_is_2_to_the_63_less_2)
-{
-	struct probe last = {0};
-	hwt_timeout never;
-
-	manual.start_ns = TWO_TO_63 - 1 - HWT_MS(10);
-	manual_open(NULL);
-	never = schedule_task(manual.timer, forbidden_task, HWT_MS(10));
-	probe_schedule(&last, HWT_MS(10) - 1);
-	assert_i64(manual_remaining(never), INT64_MAX);
-	assert_i64(manual_remaining(last.handle), (int64_t)HWT_MS(10) - 1);
-	assert_u64(manual_wait(), HWT_MS(10));
-
-	assert_u64(manual_step(HWT_MS(10) - 1), 0);
-	assert_u64(manual_step(1), 1);
-
-	assert_u64(last.started_ns, TWO_TO_63 - 1);
-	assert_u64(manual_wait(), HWT_NEVER);
-	assert_i64(manual_remaining(never), INT64_MAX);
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	manual_close();
+	assert_u64(hwt_pending_timeouts(manual.timer), 3);
 }
 
 ExecutorTest(
-    schedule, without_an_executor_named_the_timers_gets_it, EXECUTOR_RUNS)
-{
-	enum way way;
-
-	for (way = 0; way < WAYS; way++) {
-		assert_ok(
-		    schedule_by(way, manual.timer, NULL, idle_task, NULL, 0));
-	}
-	manual_tick(1);
-
-	assert_u64(executor.count, 3);
-}
-
-ExecutorTest(schedule, the_executor_that_is_named_gets_it_and_not_the_timers,
-    EXECUTOR_HOLDS)
+    schedule, executor_of_the_call_precedes_that_of_the_timer, EXECUTOR_RUNS)
 {
 	static struct recording_executor named;
-	struct probe probes[2] = {{0}};
-	struct hwt_spec spec = {
-	    .task = probe_task, .arg = &probes[1], .executor = &named.hook};
-	hwt_timeout timeouts[2];
 
-	executor_init(&named, EXECUTOR_HOLDS);
-	assert_ok(hwt_new_timeout_on(manual.timer, &named.hook, &timeouts[0],
-	    probe_task, &probes[0], 0));
-	assert_ok(hwt_new_timeouts(manual.timer, 1, &spec, &timeouts[1]));
+	executor_init(&named, EXECUTOR_RUNS);
+	schedule_task(manual.timer, idle_task, 0);
+	assert_ok(
+	    hwt_new_timeout_on(manual.timer, NULL, NULL, idle_task, NULL, 0));
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, &named.hook, NULL, idle_task, NULL, 0));
 
 	assert_u64(manual_tick(1), 0);
 
-	assert_u64(executor.count, 0);
-	assert_u64(named.count, 2);
-	cr_assert(named.calls[0].timer == manual.timer);
-	cr_assert((named.calls[0].timeout.id == timeouts[0].id &&
-		      named.calls[1].timeout.id == timeouts[1].id) ||
-	    (named.calls[0].timeout.id == timeouts[1].id &&
-		named.calls[1].timeout.id == timeouts[0].id));
-	assert_ok(executor_run(&named, 0));
-	assert_ok(executor_run(&named, 1));
-	assert_u64(probes[0].runs, 1);
-	assert_u64(probes[1].runs, 1);
-}
-
-/* Batches. */
-
-ManualTest(schedule, a_batch_of_none_succeeds_and_schedules_none)
-{
-	const struct hwt_spec spec = {.task = forbidden_task};
-	hwt_timeout timeout = {77};
-
-	assert_ok(hwt_new_timeouts(manual.timer, 0, &spec, &timeout));
-
-	assert_u64(timeout.id, 77);
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(manual_stats().scheduled, 0);
-}
-
-ManualTest(schedule, a_batch_without_specs_is_refused)
-{
-	hwt_timeout timeouts[2] = {{1}, {1}};
-
-	assert_rc(hwt_new_timeouts(manual.timer, 2, NULL, timeouts), -EINVAL);
-	assert_rc(hwt_new_timeouts(manual.timer, 2, NULL, NULL), -EINVAL);
-
-	assert_u64(timeouts[0].id, 0);
-	assert_u64(timeouts[1].id, 0);
-}
-
-ManualTest(schedule, a_batch_runs_each_with_its_own_delay_and_arg)
-{
-	static struct probe probes[100];
-	static struct hwt_spec specs[100];
-	static hwt_timeout timeouts[100];
-
-	for (uint64_t index = 0; index < 100; index++) {
-		specs[index].task = probe_task;
-		specs[index].arg = &probes[index];
-		specs[index].delay_ns = HWT_MS(1 + index);
-	}
-
-	assert_ok(hwt_new_timeouts(manual.timer, 100, specs, timeouts));
-	assert_u64(hwt_pending_timeouts(manual.timer), 100);
-
-	for (uint64_t index = 0; index < 100; index++) {
-		assert_u64(manual_tick(1 + index), 1);
-		assert_u64(probes[index].runs, 1);
-		assert_u64(probes[index].timeout.id, timeouts[index].id);
-	}
-}
-
-/* Each way in which one spec can be wrong. */
-static void
-spoil(struct hwt_spec *spec, unsigned how)
-{
-	static const struct hwt_executor nothing;
-
-	switch (how) {
-	case 0:
-		spec->task = NULL;
-		break;
-	case 1:
-		spec->delay_ns = TWO_TO_63;
-		break;
-	case 2:
-		spec->delay_ns = HWT_NEVER - 1;
-		break;
-	case 3:
-		spec->period_ns = TWO_TO_63;
-		break;
-	case 4:
-		spec->period_ns = HWT_NEVER;
-		break;
-	case 5:
-		spec->executor = &nothing;
-		break;
-	default:
-		spec->reserved[how - 6] = 1;
-	}
-}
-
-ManualTest(schedule, one_wrong_spec_refuses_the_whole_batch)
-{
-	for (unsigned how = 0; how < 9; how++) {
-		for (size_t place = 0; place < 3; place++) {
-			struct hwt_spec specs[3] = {{.task = forbidden_task},
-			    {.task = forbidden_task}, {.task = forbidden_task}};
-			hwt_timeout timeouts[3] = {{1}, {1}, {1}};
-
-			spoil(&specs[place], how);
-			assert_rc(
-			    hwt_new_timeouts(manual.timer, 3, specs, timeouts),
-			    -EINVAL);
-			assert_u64(timeouts[0].id, 0);
-			assert_u64(timeouts[1].id, 0);
-			assert_u64(timeouts[2].id, 0);
-		}
-	}
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-	assert_u64(manual_stats().scheduled, 0);
-	assert_u64(manual_step(HWT_MS(50)), 0);
-}
-
-/* Where a deadline lands. */
-
-static void
-then_schedule_forbidden(struct probe *probe)
-{
-	probe->rc = hwt_new_timeout(
-	    manual.timer, &probe->handle, forbidden_task, NULL, 0);
-}
-
-ManualTestWith(schedule, a_task_may_schedule_into_the_bucket_being_expired,
-    .tick_ns = HWT_MS(1), .ticks_per_wheel = 1)
-{
-	struct probe probe = {.then = then_schedule_forbidden};
-	hwt_timeout inner;
-
-	assert_ok(hwt_new_timeout(manual.timer, NULL, probe_task, &probe, 0));
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_ok(probe.rc);
-	inner = probe.handle;
-	assert_i64(manual_remaining(inner), 1);
-	assert_ok(hwt_cancel(manual.timer, inner));
-	assert_u64(manual_tick(2), 0);
-}
-
-/* Failures. */
-
-ManualTest(schedule, after_stop_every_way_is_refused)
-{
-	enum way way;
-
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	for (way = 0; way < WAYS; way++) {
-		assert_refused(
-		    way, manual.timer, forbidden_task, 0, -ESHUTDOWN);
-	}
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
-}
-
-ManualTestWith(schedule, above_the_limit_every_way_is_refused, .max_pending = 1)
-{
-	enum way way;
-
-	assert_ok(hwt_new_timeout(
-	    manual.timer, NULL, forbidden_task, NULL, HWT_MIN(1)));
-
-	for (way = 0; way < WAYS; way++)
-		assert_refused(way, manual.timer, forbidden_task, 0, -ENOBUFS);
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
+	assert_u64(recorder.count, 2);
+	assert_u64(named.count, 1);
 }
 
 #define MANY 20000
 
-/* The slab, or the room in the wheel for its records. */
-Test(schedule, whichever_allocation_fails_the_first_is_refused_and_then_goes)
+/* Deadlines on the timer's clock. */
+
+ManualTest(schedule, deadline_belongs_to_the_first_boundary_at_or_after_it)
 {
-	uint64_t calls;
+	struct probe before = {0}, on = {0}, after = {0};
 
-	for (uint64_t nth = 1;; nth++) {
-		hwt_timeout timeout = {1};
-		int rc;
+	schedule_at(&before, boundary(3) - 1);
+	schedule_at(&on, boundary(3));
+	schedule_at(&after, boundary(3) + 1);
 
-		manual_open(NULL);
-		fault_arm(FAULT_MEMORY, nth);
-		rc =
-		    hwt_new_timeout(manual.timer, &timeout, idle_task, NULL, 0);
-		calls = fault_disarm();
-		assert_rc(rc, calls < nth ? 0 : -ENOMEM);
-		cr_assert((rc == 0) == (timeout.id != 0));
-		if (rc != 0)
-			(void)schedule_task(manual.timer, idle_task, 0);
-		assert_u64(manual_tick(1), 1);
-		manual_close();
-		if (rc == 0)
-			break;
-	}
-
-	cr_assert(calls >= 2);
+	assert_u64(manual_tick(2), 0);
+	assert_u64(manual_tick(3), 2);
+	assert_u64(manual_tick(4), 1);
 }
 
-ManualTest(schedule, what_was_accepted_is_on_its_tick_without_any_memory)
+ManualTest(schedule, passed_deadline_is_due_at_the_next_boundary)
 {
-	struct probe *probes = calloc(MANY, sizeof(*probes));
+	const uint64_t passed[] = {0, 1, FIXTURE_START - 1, FIXTURE_START,
+	    boundary(3) + 1, boundary(5)};
+	struct probe probes[6] = {{0}};
 
-	for (uint64_t index = 0; index < MANY; index++) {
-		probe_schedule(&probes[index], HWT_MS(1 + index % 20));
-	}
+	manual_tick(5);
+	for (unsigned i = 0; i < 6; i++)
+		schedule_at(&probes[i], passed[i]);
 
-	fault_arm(FAULT_MEMORY | FAULT_KEY, FAULT_ALWAYS);
-	for (uint64_t index = 1; index <= 20; index++)
-		assert_u64(manual_tick(index), MANY / 20);
-	fault_disarm();
-
-	for (uint64_t index = 0; index < MANY; index++)
-		assert_u64(probes[index].runs, 1);
-	free(probes);
+	assert_u64(manual_wait(), FIXTURE_TICK);
+	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
+	assert_u64(manual_step(1), 6);
 }
 
-/* The handle and the start of the task. */
-
-struct handle_race {
-	struct hwt *timer;
-	hwt_timeout timeout;
-	_Atomic uint64_t equal;
-	_Atomic uint64_t started;
-};
-
-static void
-compare_handle(hwt_timeout timeout, void *arg)
+ManualTest(schedule, passed_deadline_does_not_end_a_sleep_to_the_next_boundary)
 {
-	struct handle_race *race = arg;
+	struct probe next = {0}, passed = {0};
 
-	race->equal += race->timeout.id == timeout.id;
-	race->started++;
+	manual_tick(5);
+	schedule_at(&next, boundary(6));
+	assert_u64(manual_wait(), HWT_MS(1));
+
+	schedule_at(&passed, boundary(2));
+	assert_ok(hwt_reschedule_at(manual.timer, passed.handle, 0));
+
+	assert_u64(manual.wakes, 0);
+	assert_u64(manual_tick(6), 2);
 }
 
-Test(schedule, the_handle_is_written_before_the_task_can_start)
+ManualTest(schedule, deadline_from_the_end_of_the_clock_on_is_never_due)
 {
-	struct handle_race race = {.timer = worker_timer_open(10000)};
+	const uint64_t never[] = {
+	    CLOCK_END - 1, CLOCK_END, HWT_NEVER - 1, HWT_NEVER};
+	struct probe probes[4] = {{0}}, moved = {0};
 
-	for (uint64_t round = 1; round <= 500; round++) {
-		race.timeout.id = 0;
-		assert_ok(hwt_new_timeout(
-		    race.timer, &race.timeout, compare_handle, &race, 0));
-		while (race.started < round)
-			sched_yield();
+	schedule_at(&moved, boundary(2));
+	for (unsigned i = 0; i < 4; i++) {
+		schedule_at(&probes[i], never[i]);
+		assert_ok(
+		    hwt_reschedule_at(manual.timer, moved.handle, never[i]));
+		assert_i64(manual_remaining(probes[i].handle), INT64_MAX);
+		assert_i64(manual_remaining(moved.handle), INT64_MAX);
 	}
 
-	assert_u64(race.equal, 500);
-	worker_timer_close(race.timer);
+	assert_u64(manual_wait(), HWT_NEVER);
+	assert_u64(manual_tick(1000), 0);
+}
+
+ManualTest(schedule, calls_with_a_deadline_read_no_clock)
+{
+	struct probe first = {0}, second = {0};
+	uint64_t reads = manual.clock_reads;
+
+	schedule_at(&first, boundary(9));
+	assert_u64(manual.clock_reads, reads);
+	manual_tick(1);
+
+	reads = manual.clock_reads;
+	schedule_at(&second, boundary(5));
+	assert_ok(hwt_reschedule_at(manual.timer, first.handle, boundary(3)));
+	assert_ok(hwt_reschedule_at(manual.timer, first.handle, HWT_NEVER));
+	assert_u64(manual.clock_reads, reads);
 }

@@ -1,108 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * hwt_read_stats: each counter, and what moves it.
- */
-#include "test/spec/support_promises.h"
+/* hwt_read_stats and hwt_stats_write: each counter, and its two formats. */
+#include "test/spec/support.h"
 
-#include <string.h>
+#include "test/spec/text.h"
 
 SUITE(stats);
 
-static struct recording_executor executor;
+/* A different number for each counter that can be moved by hand. */
+static void
+count_up(void)
+{
+	struct probe probe = {0};
+	hwt_timeout timeouts[9];
+
+	executor_init(&recorder, EXECUTOR_REFUSES);
+	for (unsigned i = 0; i < 9; i++)
+		timeouts[i] = schedule_forbidden(HWT_SEC(1));
+	for (unsigned i = 0; i < 5; i++)
+		assert_rc(hwt_new_timeout(manual.timer, NULL, forbidden_task,
+			      NULL, HWT_SEC(1)),
+		    i == 0 ? 0 : -ENOBUFS);
+	for (unsigned i = 0; i < 6; i++)
+		assert_ok(
+		    hwt_reschedule(manual.timer, timeouts[0], HWT_SEC(2)));
+	assert_rc(
+	    hwt_reschedule(manual.timer, timeouts[0], HWT_NEVER - 1), -EINVAL);
+	assert_ok(hwt_cancel(manual.timer, timeouts[0]));
+	assert_ok(hwt_cancel(manual.timer, timeouts[1]));
+	assert_ok(hwt_cancel_wait(manual.timer, timeouts[2]));
+	assert_rc(hwt_cancel(manual.timer, timeouts[0]), -ENOENT);
+	assert_ok(hwt_new_timeout_on(
+	    manual.timer, &recorder.hook, NULL, probe_task, &probe, HWT_MS(1)));
+	probe_schedule(&probe, HWT_MS(2));
+	manual_tick(5);
+}
 
 static void
-open_with_ticks_of_1_ms(const struct hwt_executor *hook)
+assert_line(
+    const char *text, const char *metric, const char *label, const char *value)
 {
-	manual_open(&(struct hwt_options){
-	    .tick_ns = HWT_MS(1), .ticks_per_wheel = 8, .executor = hook});
+	char line[256];
+
+	snprintf(line, sizeof(line),
+	    "\n%s{timer=\"hwt-worker\",serial=\"1\"%s} %s\n", metric, label,
+	    value);
+	cr_assert(strstr(text, line) != NULL, "no%s in\n%s", line, text);
 }
 
-ManualTest(stats, null_is_refused)
+static void
+assert_count(const char *text, const char *metric, uint64_t count)
 {
-	struct hwt_stats stats;
+	char value[32];
 
-	assert_rc(hwt_read_stats(NULL, &stats), -EINVAL);
-	assert_rc(hwt_read_stats(manual.timer, NULL), -EINVAL);
+	snprintf(value, sizeof(value), "%" PRIu64, count);
+	assert_line(text, metric, "", value);
 }
 
-ManualTest(stats, a_new_timer_has_counted_nothing)
+static char *
+text_of(const struct hwt *timer, enum hwt_format format)
 {
-	struct hwt_stats stats;
-	struct hwt_stats nothing = {0};
+	return TEXT_OF(hwt_stats_write(timer, file, format));
+}
 
-	stats = manual_stats();
-	nothing.memory_bytes = stats.memory_bytes;
+ManualTestWith(stats, each_counter_counts_and_is_written_for_prometheus,
+    .max_pending = 10, .tick_ns = HWT_MS(1))
+{
+	struct hwt_stats stats = manual_stats();
+	struct hwt_stats nothing = {.memory_bytes = stats.memory_bytes};
+	char *text;
 
 	cr_assert(memcmp(&stats, &nothing, sizeof(stats)) == 0);
-	cr_assert(stats.memory_bytes >= FIXTURE_WHEEL * UINT64_C(8));
+	count_up();
+
+	stats = manual_stats();
+	assert_u64(stats.scheduled, 12);
+	assert_u64(stats.started, 2);
+	assert_u64(stats.cancelled, 3);
+	assert_u64(stats.rescheduled, 6);
+	assert_u64(stats.rejected, 4);
+	assert_u64(stats.executor_refused, 1);
+	assert_u64(stats.pending, 7);
+	assert_u64(stats.ticks, 2);
+	assert_u64(stats.late_ticks, 2);
+	assert_u64(stats.wakeups, 0);
+	text = text_of(manual.timer, HWT_PROMETHEUS);
+	assert_count(text, "hwt_timeouts_scheduled_total", 12);
+	assert_count(text, "hwt_tasks_started_total", 2);
+	assert_count(text, "hwt_timeouts_cancelled_total", 3);
+	assert_count(text, "hwt_timeouts_rescheduled_total", 6);
+	assert_count(text, "hwt_timeouts_rejected_total", 4);
+	assert_count(text, "hwt_executor_refusals_total", 1);
+	assert_count(text, "hwt_timeouts_pending", 7);
+	assert_count(text, "hwt_ticks_total", 2);
+	assert_count(text, "hwt_late_ticks_total", 2);
+	assert_count(text, "hwt_wakeups_total", 0);
+	assert_count(text, "hwt_slow_tasks_total", 0);
+	assert_count(text, "hwt_memory_bytes", stats.memory_bytes);
+	free(text);
 }
-
-ManualTest(stats, scheduled_counts_what_was_accepted)
-{
-	const struct hwt_spec specs[3] = {{.task = forbidden_task},
-	    {.task = forbidden_task, .period_ns = 1},
-	    {.task = forbidden_task, .delay_ns = HWT_NEVER}};
-
-	assert_ok(hwt_new_timeout(manual.timer, NULL, forbidden_task, NULL, 0));
-	assert_ok(hwt_new_timeout_on(
-	    manual.timer, NULL, NULL, forbidden_task, NULL, 0));
-	assert_ok(hwt_new_timeouts(manual.timer, 3, specs, NULL));
-	assert_rc(hwt_new_timeout(manual.timer, NULL, NULL, NULL, 0), -EINVAL);
-
-	assert_u64(manual_stats().scheduled, 5);
-	assert_u64(manual_stats().pending, 5);
-}
-
-ManualTest(stats, started_counts_each_run)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(2));
-	probe_schedule_periodic(&probe, HWT_MS(1), HWT_MS(1));
-
-	for (uint64_t index = 1; index <= 5; index++)
-		manual_tick(index);
-
-	assert_u64(manual_stats().started, 6);
-}
-
-ManualTest(stats, cancelled_counts_the_cancels_that_won)
-{
-	hwt_timeout timeouts[3];
-
-	for (size_t index = 0; index < 3; index++) {
-		timeouts[index] =
-		    schedule_task(manual.timer, forbidden_task, HWT_MS(5));
-	}
-
-	assert_ok(hwt_cancel(manual.timer, timeouts[0]));
-	assert_ok(hwt_cancel_wait(manual.timer, timeouts[1]));
-	assert_rc(hwt_cancel(manual.timer, timeouts[0]), -ENOENT);
-	assert_rc(hwt_cancel_wait(manual.timer, timeouts[1]), -ENOENT);
-
-	assert_u64(manual_stats().cancelled, 2);
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_u64(manual_stats().cancelled, 2);
-}
-
-ManualTest(stats, rescheduled_counts_the_reschedules_that_succeeded)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(1));
-
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(2)));
-	assert_ok(hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)));
-	assert_rc(
-	    hwt_reschedule(manual.timer, probe.handle, HWT_NEVER - 1), -EINVAL);
-	manual_tick(1);
-	assert_rc(
-	    hwt_reschedule(manual.timer, probe.handle, HWT_MS(1)), -ENOENT);
-
-	assert_u64(manual_stats().rescheduled, 2);
-}
-
-/* Slow tasks. */
 
 static void
 then_take_data_ns(struct probe *probe)
@@ -110,261 +105,241 @@ then_take_data_ns(struct probe *probe)
 	manual.now_ns += *(uint64_t *)probe->data;
 }
 
-ManualTestWith(stats, slow_tasks_counts_what_took_longer_than_the_option_says,
-    .tick_ns = HWT_MS(1), .slow_task_ns = HWT_US(100))
+/* In the worker, by an executor that refuses, or that runs it in execute. */
+Test(stats, slow_tasks_are_those_that_held_the_worker_and_are_logged)
 {
 	uint64_t taken_ns = HWT_US(100);
 	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_u64(manual_stats().slow_tasks, 0);
-	assert_u64(log_recorder_count(&manual.log), 0);
-
-	taken_ns++;
-	probe_schedule(&probe, 0);
-	manual_tick(2);
-
-	assert_u64(manual_stats().slow_tasks, 1);
-	assert_u64(log_recorder_count(&manual.log), 1);
-}
-
-ManualTestWith(stats, slow_tasks_are_logged_once_a_second_at_most,
-    .tick_ns = HWT_MS(1), .slow_task_ns = 1)
-{
-	uint64_t taken_ns = HWT_MS(500);
-	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
-
-	for (uint64_t second = 0; second < 5; second++) {
-		probe_schedule(&probe, 0);
-		manual_step(HWT_MS(1));
-		probe_schedule(&probe, 0);
-		manual_step(HWT_MS(1));
-	}
-
-	assert_u64(manual_stats().slow_tasks, 10);
-	assert_u64(log_recorder_count(&manual.log), 5);
-}
-
-Test(stats, a_slow_task_in_an_executor_does_not_hold_the_worker)
-{
-	uint64_t taken_ns = HWT_MS(500);
-	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1),
-	    .slow_task_ns = 1,
-	    .executor = &executor.hook});
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-
-	assert_ok(executor_run(&executor, 0));
-
-	assert_u64(manual_stats().slow_tasks, 0);
-	manual_close();
-}
-
-Test(stats, a_slow_task_that_an_executor_refused_holds_the_worker)
-{
-	uint64_t taken_ns = HWT_US(200);
-	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
-
-	executor_init(&executor, EXECUTOR_REFUSES);
-	manual_open(&(struct hwt_options){.tick_ns = HWT_MS(1),
+	executor_init(&recorder, EXECUTOR_REFUSES);
+	manual_open(&(struct hwt_options){.tick_ns = FIXTURE_TICK,
 	    .slow_task_ns = HWT_US(100),
-	    .executor = &executor.hook});
+	    .executor = &recorder.hook});
 	probe_schedule(&probe, 0);
 	manual_tick(1);
-	assert_u64(manual_stats().slow_tasks, 1);
-
-	/* So does one that is run inside execute. */
-	executor.mode = EXECUTOR_RUNS;
+	assert_u64(manual_stats().slow_tasks, 0);
+	taken_ns++;
+	for (unsigned mode = EXECUTOR_REFUSES; mode <= EXECUTOR_RUNS; mode++) {
+		recorder.mode = mode;
+		probe_schedule(&probe, 0);
+		manual_step(TICKS(1));
+	}
+	assert_u64(manual_stats().slow_tasks, 2);
+	recorder.mode = EXECUTOR_HOLDS;
 	probe_schedule(&probe, 0);
-	manual_tick(2);
+	manual_step(TICKS(1));
+	assert_ok(executor_run(&recorder, recorder.count - 1));
 
 	assert_u64(manual_stats().slow_tasks, 2);
-	assert_u64(probe.runs, 2);
+	/* One line for refusals, one for slow tasks, in a second. */
+	assert_u64(log_recorder_count(&manual.log), 2);
 	manual_close();
 }
 
-/* Ticks. */
-
-ManualTest(stats, ticks_counts_those_begun_not_those_skipped)
-{
-	struct probe probe = {0};
-
-	manual_tick(100);
-	assert_u64(manual_stats().ticks, 0);
-	probe_schedule(&probe, HWT_MS(1));
-	probe_schedule(&probe, HWT_MS(1));
-	probe_schedule(&probe, HWT_MS(700));
-
-	manual_tick(1000);
-
-	assert_u64(probe.runs, 3);
-	assert_u64(manual_stats().ticks, 2);
-}
-
-ManualTest(stats, late_ticks_counts_those_begun_more_than_a_tick_late)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(1));
-	manual_tick(2);
-	assert_u64(probe.runs, 1);
-	assert_u64(manual_stats().late_ticks, 0);
-
-	probe_schedule(&probe, HWT_MS(1));
-	manual_step(HWT_MS(2) + 1);
-
-	assert_u64(probe.runs, 2);
-	assert_u64(manual_stats().late_ticks, 1);
-}
-
-WorkerTest(stats, wakeups_counts_the_returns_of_the_worker_from_sleep)
-{
-	static struct probe probe = {0};
-
-	/* The first may come to a worker that has not slept yet. */
-	for (uint64_t round = 1; round <= 4; round++) {
-		assert_ok(hwt_new_timeout(
-		    live.timer, NULL, probe_task, &probe, HWT_MS(2)));
-		wait_for(&probe.runs, round);
-		live_settle(thread_await("hwt-worker"));
-	}
-
-	cr_assert(live_stats().wakeups >= 3);
-}
-
-/* Lateness. */
-
+/* A deadline on a boundary, and an advance so much later. */
 static void
-assert_lateness_only_in(unsigned element, uint64_t count)
+run_late_by(uint64_t ns)
 {
-	struct hwt_stats stats = manual_stats();
-
-	for (unsigned index = 0; index < 64; index++) {
-		assert_u64(stats.lateness_ns_histogram[index],
-		    index == element ? count : 0);
-	}
+	manual_tick((manual.now_ns - manual.start_ns) / manual.tick_ns + 1);
+	schedule_task(manual.timer, idle_task, manual.tick_ns);
+	assert_u64(manual_step(manual.tick_ns + ns), 1);
 }
 
-ManualTest(stats, lateness_of_0_and_of_1_ns_is_in_element_0)
+ManualTest(stats, lateness_is_a_histogram_in_powers_of_two_and_in_seconds)
 {
-	struct probe probe = {0};
-
-	probe_schedule(&probe, HWT_MS(1));
-	manual_tick(1);
-	assert_lateness_only_in(0, 1);
-	assert_u64(manual_stats().lateness_ns_max, 0);
-
-	probe_schedule(&probe, HWT_MS(1) - 1);
-	manual_tick(2);
-
-	assert_lateness_only_in(0, 2);
-	assert_u64(manual_stats().lateness_ns_max, 1);
-}
-
-ManualTest(stats, lateness_counts_from_the_deadline_in_powers_of_two)
-{
-	static const uint64_t lateness[] = {2, 3, 4, 7, 8, 65535, 65536};
-	static const unsigned element[] = {1, 1, 2, 2, 3, 15, 16};
-	struct probe probe = {0};
+	static const uint64_t late_ns[] = {0, 1023, 1024, 2047, 2048,
+	    (UINT64_C(1) << 36) - 1, UINT64_C(1) << 36};
+	static const unsigned bucket[] = {0, 9, 10, 10, 11, 35, 36};
 	uint64_t expected[64] = {0};
 	struct hwt_stats stats;
+	char *text;
 
-	for (size_t index = 0; index < 7; index++) {
-		probe_schedule(&probe, HWT_MS(1) - lateness[index]);
-		manual_tick(1 + index);
-		expected[element[index]]++;
-		assert_u64(manual_stats().lateness_ns_max, lateness[index]);
+	for (unsigned i = 0; i < 7; i++) {
+		run_late_by(late_ns[i]);
+		expected[bucket[i]]++;
+		assert_u64(manual_stats().lateness_ns_max, late_ns[i]);
 	}
 
 	stats = manual_stats();
-	for (size_t index = 0; index < 64; index++)
-		assert_u64(stats.lateness_ns_histogram[index], expected[index]);
+	for (unsigned k = 0; k < 64; k++)
+		assert_u64(stats.lateness_ns_histogram[k], expected[k]);
+	text = text_of(manual.timer, HWT_PROMETHEUS);
+#define BELOW(seconds, count) \
+	assert_line(          \
+	    text, "hwt_lateness_seconds_bucket", ",le=\"" seconds "\"", count)
+	BELOW("0.000001023", "2");
+	BELOW("0.000002047", "4");
+	BELOW("0.000004095", "5");
+	BELOW("34.359738367", "5");
+	BELOW("68.719476735", "6");
+	BELOW("+Inf", "7");
+	assert_u64(count_of(text, "hwt_lateness_seconds_bucket{"), 28);
+	assert_count(text, "hwt_lateness_seconds_count", 7);
+	assert_line(text, "hwt_lateness_seconds_sum", "", "137.438959613");
+	assert_line(text, "hwt_lateness_max_seconds", "", "68.719476736");
+	free(text);
 }
 
-ManualTest(stats, lateness_of_a_stall_counts_whole_and_the_greatest_stays)
+#define CROWD 1600
+
+ManualTest(stats, lateness_reads_the_clock_once_per_16_timeouts)
 {
-	struct probe probe = {0};
+	uint64_t taken_ns = 1024, reads;
+	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
 
-	probe_schedule(&probe, HWT_MS(1));
-	manual_step(HWT_MS(1) + (UINT64_C(1) << 40));
-	assert_lateness_only_in(40, 1);
-	probe_schedule(&probe, HWT_MS(1));
-	manual_step(HWT_MS(1));
-
-	assert_u64(manual_stats().lateness_ns_max, UINT64_C(1) << 40);
-}
-
-Test(stats, lateness_of_what_is_handed_over_counts_at_the_hand_over)
-{
-	struct probe probe = {0};
-
-	executor_init(&executor, EXECUTOR_HOLDS);
-	open_with_ticks_of_1_ms(&executor.hook);
-	probe_schedule(&probe, HWT_MS(1));
-	manual_tick(1);
-	assert_lateness_only_in(0, 1);
-	manual.now_ns += HWT_MS(900);
-
-	assert_ok(executor_run(&executor, 0));
-
-	assert_lateness_only_in(0, 1);
-	manual_close();
-}
-
-ManualTest(stats, the_clock_is_read_at_least_once_per_16_timeouts)
-{
-	enum {
-		COUNT = 1600
-	};
-	static struct probe probes[COUNT];
-	uint64_t taken_ns = 1024;
-	struct hwt_stats stats;
-	uint64_t total = 0;
-	uint64_t reads;
-
-	for (size_t index = 0; index < COUNT; index++) {
-		probes[index] = (struct probe){
-		    .then = then_take_data_ns, .data = &taken_ns};
-		probe_schedule(&probes[index], HWT_MS(1));
-	}
-
+	for (unsigned i = 0; i < CROWD; i++)
+		probe_schedule(&probe, TICKS(1));
 	reads = manual.clock_reads;
 	manual_tick(1);
 
-	cr_assert(manual.clock_reads - reads >= COUNT / 16);
-	stats = manual_stats();
-	cr_assert(stats.lateness_ns_max > taken_ns * (COUNT - 1 - 16));
-	cr_assert(stats.lateness_ns_max <= taken_ns * (COUNT - 1));
-	for (size_t index = 0; index < 64; index++)
-		total += stats.lateness_ns_histogram[index];
-	assert_u64(total, COUNT);
+	cr_assert(manual.clock_reads - reads >= CROWD / 16);
+	cr_assert(manual_stats().lateness_ns_max > taken_ns * (CROWD - 1 - 16));
 }
 
-/* Memory. */
-
-/* A hundred in a bucket of their own take more of the wheel than a hundred in
- * one. */
-Test(stats, memory_counts_what_the_wheel_takes)
+ManualTest(stats, json_has_the_names_of_struct_hwt_stats)
 {
-	uint64_t bytes[2];
+	char expected[1024], *text;
+	size_t length;
 
-	for (uint64_t apart = 0; apart < 2; apart++) {
-		uint64_t i;
+	run_late_by(2048);
+	run_late_by(5);
 
-		manual_open(&(struct hwt_options){.ticks_per_wheel = 1024});
-		for (i = 1; i <= 100; i++)
-			assert_ok(
-			    hwt_new_timeout(manual.timer, NULL, forbidden_task,
-				NULL, (1 + i * apart) * manual.tick_ns));
-		(void)manual_wait();
-		bytes[apart] = manual_stats().memory_bytes;
+	text = text_of(manual.timer, HWT_JSON);
+
+	length = (size_t)snprintf(expected, sizeof(expected),
+	    "{\"timer\":\"hwt-worker\",\"serial\":1,\"scheduled\":2,"
+	    "\"started\":2,\"cancelled\":0,\"rescheduled\":0,\"rejected\":0,"
+	    "\"executor_refused\":0,\"pending\":0,\"ticks\":2,\"wakeups\":0,"
+	    "\"late_ticks\":0,\"slow_tasks\":0,\"memory_bytes\":%" PRIu64
+	    ",\"lateness_ns_sum\":2053,\"lateness_ns_max\":2048,"
+	    "\"lateness_ns_histogram\":[",
+	    manual_stats().memory_bytes);
+	for (int k = 0; k < 64; k++)
+		length += (size_t)snprintf(expected + length,
+		    sizeof(expected) - length, "%s%d", k == 0 ? "" : ",",
+		    k == 2 || k == 11);
+	snprintf(expected + length, sizeof(expected) - length, "]}\n");
+	cr_assert_str_eq(text, expected);
+	free(text);
+}
+
+ManualTest(stats, comments_stand_once_in_a_page_of_several_timers)
+{
+	struct fixture second = {0};
+	char *first_text, *second_text;
+
+	fixture_open(&second, NULL);
+
+	first_text = text_of(manual.timer, HWT_PROMETHEUS);
+	second_text = text_of(second.timer, HWT_PROMETHEUS_SAMPLES);
+
+	assert_u64(count_of(first_text, "# HELP hwt_"), 14);
+	assert_u64(count_of(first_text, "# TYPE hwt_"), 14);
+	assert_u64(count_of(second_text, "#"), 0);
+	assert_u64(count_of(second_text, "serial=\"2\""), 43);
+	assert_u64(count_of(second_text, "\n"), 43);
+	free(first_text);
+	free(second_text);
+	fixture_close(&second);
+}
+
+/* Thread names, and how they are quoted; R is U+FFFD. */
+
+#define R "\xef\xbf\xbd"
+
+static const char *const names[][2] = {
+    {"a\"b", "a\\\"b"},
+    {"a\\b", "a\\\\b"},
+    {"a\nb", "a\\nb"},
+    {"", ""},
+    {"a\tb", "a" R "b"},
+    {"\x1f ~", R " ~"},
+    {"\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1", R R R R R R R R R R R R R R R},
+    /* the first and the last of each length */
+    {"\xc2\x80 \xdf\xbf", "\xc2\x80 \xdf\xbf"},
+    {"\xe0\xa0\x80 \xef\xbf\xbf", "\xe0\xa0\x80 \xef\xbf\xbf"},
+    {"\xed\x9f\xbf \xee\x80\x80", "\xed\x9f\xbf \xee\x80\x80"},
+    {"\xf0\x90\x80\x80", "\xf0\x90\x80\x80"},
+    {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
+    /* no first byte, a byte alone, one too few */
+    {"\xff \x80", R " " R},
+    {"\xc3z", R "z"},
+    {"\xe2\x82", R R},
+    /* longer than needed, half of a pair, beyond the last one */
+    {"\xc0\xaf", R R},
+    {"\xe0\x9f\xbf", R R R},
+    {"\xed\xa0\x80", R R R},
+    {"\xf0\x8f\xbf\xbf", R R R R},
+    {"\xf4\x90\x80\x80", R R R R},
+    {"\xf5\x80\x80\x80", R R R R},
+    {"\xe0\xa0\xc0", R R R},
+};
+
+Test(stats, thread_names_are_escaped_and_what_is_no_utf8_replaced)
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char label[128], member[128], *text;
+
+		manual_open(&(struct hwt_options){.thread_name = names[i][0]});
+		snprintf(label, sizeof(label), "{timer=\"%s\",", names[i][1]);
+		snprintf(
+		    member, sizeof(member), "{\"timer\":\"%s\",", names[i][1]);
+		text = text_of(manual.timer, HWT_PROMETHEUS);
+		cr_assert(strstr(text, label) != NULL, "%s", text);
+		free(text);
+		text = text_of(manual.timer, HWT_JSON);
+		cr_assert(strstr(text, member) != NULL, "%s", text);
+		free(text);
 		manual_close();
 	}
+}
 
-	cr_assert(bytes[1] - bytes[0] >= 90 * 128,
-	    "%" PRIu64 " bytes, then %" PRIu64, bytes[0], bytes[1]);
+/* Errors of the file. */
+
+ManualTest(stats, errors_of_the_file_are_returned)
+{
+	FILE *full = fopen("/dev/full", "we"), *closed, *reading;
+
+	closed = fopen("/dev/null", "we");
+	reading = fopen("/dev/null", "re");
+	cr_assert(full != NULL && closed != NULL && reading != NULL);
+	cr_assert(close(fileno(closed)) == 0);
+
+	assert_rc(hwt_stats_write(manual.timer, full, HWT_JSON), -ENOSPC);
+	assert_rc(hwt_stats_write(manual.timer, closed, HWT_JSON), -EBADF);
+	assert_rc(hwt_stats_write(manual.timer, reading, HWT_JSON), -EBADF);
+	assert_rc(hwt_stats_write(NULL, stderr, HWT_JSON), -EINVAL);
+	assert_rc(hwt_stats_write(manual.timer, NULL, HWT_JSON), -EINVAL);
+	assert_rc(hwt_stats_write(manual.timer, stderr,
+		      (enum hwt_format)(HWT_PROMETHEUS_SAMPLES + 1)),
+	    -EINVAL);
+	fclose(full);
+	fclose(closed);
+	fclose(reading);
+}
+
+ManualTest(stats, failure_without_an_errno_is_eio_on_every_line)
+{
+	for (unsigned lines = 0; lines <= 71; lines++) {
+		FILE *file = file_that_takes(lines);
+
+		setvbuf(file, NULL, _IOLBF, BUFSIZ);
+		assert_rc(hwt_stats_write(manual.timer, file, HWT_PROMETHEUS),
+		    lines < 71 ? -EIO : 0);
+		fclose(file);
+	}
+}
+
+ManualTest(stats, text_is_flushed)
+{
+	int ends[2];
+	FILE *file;
+
+	cr_assert(pipe(ends) == 0);
+	file = fdopen(ends[1], "w");
+
+	assert_ok(hwt_stats_write(manual.timer, file, HWT_JSON));
+
+	cr_assert(readable(ends[0]));
+	fclose(file);
 }

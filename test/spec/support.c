@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the suites share; support.h says what each part is for. In this order:
- * guards against failures that the runner swallows, fixture, probes,
- * executors, threads and real time, fault injection.
- */
+/* What support.h declares, in its order. */
 #include "test/spec/support.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #if WITH_ASAN
 #include <sanitizer/lsan_interface.h>
@@ -20,8 +18,7 @@
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);
 
-/* An error must end the process by a signal: the runner takes a process that
- * exits for one that passed. Leaks are asked for by suite_fini. */
+/* An error must end the process by a signal. */
 const char *
 __asan_default_options(void)
 {
@@ -45,21 +42,6 @@ ReportHook(POST_ALL)(struct criterion_global_stats *stats)
 	exit(EXIT_FAILURE);
 }
 
-/* The calls of the C library, past the injection. */
-int __real_pthread_create(
-    pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-int __real_pthread_key_create(pthread_key_t *, void (*)(void *));
-void *__real_mmap(void *, size_t, int, int, int, off_t);
-int __real_eventfd(unsigned, int);
-int __real_clock_gettime(clockid_t, struct timespec *);
-ssize_t __real_getrandom(void *, size_t, unsigned);
-void *__real_malloc(size_t);
-void *__real_calloc(size_t, size_t);
-void *__real_realloc(void *, size_t);
-void *__real_aligned_alloc(size_t, size_t);
-int __real_posix_memalign(void **, size_t, size_t);
-
-/* Set while a test runs: a process that ends then has left by exit. */
 static pid_t test_pid;
 
 static void
@@ -94,7 +76,6 @@ assert_no_leaks(void)
 }
 
 #ifndef __GLIBC__
-/* A number has to do. */
 #define strerrorname_np(error) ((void)(error), (const char *)NULL)
 #endif
 
@@ -111,6 +92,31 @@ rc_name(int rc)
 	else
 		snprintf(name, sizeof(names[0]), "%d", rc);
 	return name;
+}
+
+static unsigned writes_left;
+
+static ssize_t
+write_while_left(void *cookie, const char *text, size_t size)
+{
+	(void)cookie;
+	(void)text;
+	errno = 0;
+	if (writes_left == 0)
+		return 0;
+	writes_left--;
+	return (ssize_t)size;
+}
+
+FILE *
+file_that_takes(unsigned writes)
+{
+	FILE *file = fopencookie(
+	    NULL, "w", (cookie_io_functions_t){.write = write_while_left});
+
+	cr_assert(file != NULL);
+	writes_left = writes;
+	return file;
 }
 
 /* The log. */
@@ -156,49 +162,44 @@ log_recorder_count(struct log_recorder *log)
 
 /* The manual timer. */
 
+struct fixture manual;
+
 static uint64_t
 fixture_clock(void *ctx)
 {
 	struct fixture *fixture = ctx;
 
 	fixture->clock_reads++;
-	fixture->now_ns += fixture->reading_ns;
-	return fixture->now_ns;
+	return fixture->now_ns += fixture->reading_ns;
 }
 
 static void
 fixture_wake(void *ctx)
 {
-	struct fixture *fixture = ctx;
-
-	fixture->wakes++;
+	((struct fixture *)ctx)->wakes++;
 }
 
 int
 fixture_try_open(struct fixture *fixture, const struct hwt_options *options)
 {
-	const struct hwt_options defaults = {
+	struct hwt_options filled = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = FIXTURE_WHEEL};
-	struct hwt_options filled = options != NULL ? *options : defaults;
-	struct hwt_clock clock = {.now_ns = fixture_clock, .ctx = fixture};
-	struct hwt_wake wake = {.wake = fixture_wake, .ctx = fixture};
-	struct hwt_log log = log_recorder_hook(&fixture->log);
+	const struct hwt_clock clock = {fixture_clock, fixture};
+	const struct hwt_wake wake = {fixture_wake, fixture};
+	const struct hwt_log log = log_recorder_hook(&fixture->log);
 
+	if (options != NULL)
+		filled = *options;
 	if (fixture->start_ns == 0)
 		fixture->start_ns = FIXTURE_START;
 	log_recorder_init(&fixture->log);
 	fixture->now_ns = fixture->start_ns;
-	fixture->wakes = 0;
-	fixture->clock_reads = 0;
-	fixture->runs = 0;
+	fixture->wakes = fixture->clock_reads = fixture->runs = 0;
 	fixture->tick_ns = filled.tick_ns != 0 ? filled.tick_ns : HWT_MS(100);
 	filled.flags |= HWT_MANUAL;
-	if (filled.clock == NULL)
-		filled.clock = &clock;
-	if (filled.wake == NULL)
-		filled.wake = &wake;
-	if (filled.log == NULL)
-		filled.log = &log;
+	filled.clock = filled.clock != NULL ? filled.clock : &clock;
+	filled.wake = filled.wake != NULL ? filled.wake : &wake;
+	filled.log = filled.log != NULL ? filled.log : &log;
 	return hwt_create(&fixture->timer, &filled);
 }
 
@@ -206,14 +207,12 @@ void
 fixture_open(struct fixture *fixture, const struct hwt_options *options)
 {
 	assert_ok(fixture_try_open(fixture, options));
-	cr_assert(fixture->timer != NULL);
 }
 
 void
 fixture_close(struct fixture *fixture)
 {
-	assert_ok(hwt_stop(fixture->timer, NULL));
-	assert_ok(hwt_destroy(fixture->timer));
+	worker_timer_close(fixture->timer);
 	fixture->timer = NULL;
 }
 
@@ -236,54 +235,6 @@ fixture_tick(struct fixture *fixture, uint64_t index)
 	return fixture_step(fixture, boundary_ns - fixture->now_ns);
 }
 
-static unsigned writes_left;
-
-static ssize_t
-write_while_left(void *cookie, const char *text, size_t size)
-{
-	(void)cookie;
-	(void)text;
-	errno = 0;
-	if (writes_left == 0)
-		return 0;
-	writes_left--;
-	return (ssize_t)size;
-}
-
-FILE *
-file_that_takes(unsigned writes)
-{
-	FILE *file = fopencookie(
-	    NULL, "w", (cookie_io_functions_t){.write = write_while_left});
-
-	cr_assert(file != NULL);
-	writes_left = writes;
-	return file;
-}
-
-uint64_t
-tick_of_run(struct probe *probe, uint64_t first, uint64_t last)
-{
-	uint64_t tick = 0;
-
-	for (uint64_t index = first; index <= last; index++) {
-		manual_tick(index);
-		if (tick == 0 && probe->runs > 0)
-			tick = index;
-	}
-	cr_assert(probe->runs <= 1, "it ran more than once");
-	return tick;
-}
-
-uint64_t
-fixture_wait(struct fixture *fixture)
-{
-	uint64_t wait_ns = UINT64_MAX - 1;
-
-	assert_ok(hwt_next_wakeup(fixture->timer, &wait_ns));
-	return wait_ns;
-}
-
 struct hwt_stats
 fixture_stats(struct fixture *fixture)
 {
@@ -294,25 +245,37 @@ fixture_stats(struct fixture *fixture)
 	return stats;
 }
 
+uint64_t
+manual_wait(void)
+{
+	uint64_t wait_ns = UINT64_MAX - 1;
+
+	assert_ok(hwt_next_wakeup(manual.timer, &wait_ns));
+	return wait_ns;
+}
+
 int64_t
-fixture_remaining(struct fixture *fixture, hwt_timeout timeout)
+manual_remaining(hwt_timeout timeout)
 {
 	int64_t remaining_ns = INT64_MIN;
 
-	assert_ok(hwt_remaining(fixture->timer, timeout, &remaining_ns));
+	assert_ok(hwt_remaining(manual.timer, timeout, &remaining_ns));
 	return remaining_ns;
 }
 
-struct fixture manual;
+int
+manual_state(hwt_timeout timeout)
+{
+	return hwt_state(manual.timer, timeout, NULL);
+}
 
 struct hwt *
 worker_timer_open(uint64_t tick_ns)
 {
-	struct hwt_options options = {.tick_ns = tick_ns};
 	struct hwt *timer = NULL;
 
-	assert_ok(hwt_create(&timer, &options));
-	cr_assert(timer != NULL);
+	assert_ok(
+	    hwt_create(&timer, &(struct hwt_options){.tick_ns = tick_ns}));
 	return timer;
 }
 
@@ -356,16 +319,10 @@ probe_schedule(struct probe *probe, uint64_t delay_ns)
 }
 
 hwt_timeout
-probe_schedule_periodic(
-    struct probe *probe, uint64_t delay_ns, uint64_t period_ns)
+probe_periodic(struct probe *probe, uint64_t delay_ns, uint64_t period_ns)
 {
-	struct hwt_spec spec = {.task = probe_task,
-	    .arg = probe,
-	    .delay_ns = delay_ns,
-	    .period_ns = period_ns};
-
-	assert_ok(hwt_new_timeouts(
-	    probe_fixture(probe)->timer, 1, &spec, &probe->handle));
+	assert_ok(hwt_new_periodic(probe_fixture(probe)->timer, NULL,
+	    &probe->handle, probe_task, probe, delay_ns, period_ns));
 	return probe->handle;
 }
 
@@ -393,7 +350,30 @@ schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns)
 	return timeout;
 }
 
+hwt_timeout
+schedule_forbidden(uint64_t delay_ns)
+{
+	return schedule_task(manual.timer, forbidden_task, delay_ns);
+}
+
+uint64_t
+ticks_of_runs(struct probe *probe, unsigned first, unsigned last)
+{
+	uint64_t ticks = 0;
+
+	for (unsigned tick = first; tick <= last; tick++) {
+		uint64_t before = probe->runs;
+
+		manual_tick(tick);
+		cr_assert(probe->runs - before <= 1);
+		ticks |= (probe->runs - before) << tick;
+	}
+	return ticks;
+}
+
 /* The executor. */
+
+struct recording_executor recorder;
 
 static int
 executor_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
@@ -423,15 +403,6 @@ executor_init(struct recording_executor *executor, enum executor_mode mode)
 	executor->refusal = -EAGAIN;
 }
 
-void
-executor_open(struct recording_executor *executor, enum executor_mode mode)
-{
-	executor_init(executor, mode);
-	manual_open(&(struct hwt_options){.tick_ns = FIXTURE_TICK,
-	    .ticks_per_wheel = FIXTURE_WHEEL,
-	    .executor = &executor->hook});
-}
-
 int
 executor_run(struct recording_executor *executor, uint64_t index)
 {
@@ -440,22 +411,29 @@ executor_run(struct recording_executor *executor, uint64_t index)
 	    executor->calls[index].timer, executor->calls[index].timeout);
 }
 
-/* Threads and real time. */
+void
+recorder_open(enum executor_mode mode)
+{
+	executor_init(&recorder, mode);
+	manual_open(&(struct hwt_options){
+	    .tick_ns = FIXTURE_TICK, .executor = &recorder.hook});
+}
+
+/* Gates and workers. */
+
+static void
+sem_wait_through_signals(sem_t *semaphore)
+{
+	while (sem_wait(semaphore) != 0)
+		if (errno != EINTR)
+			abort();
+}
 
 void
 gate_init(struct gate *gate)
 {
 	sem_init(&gate->entered, 0, 0);
 	sem_init(&gate->opened, 0, 0);
-}
-
-static void
-sem_wait_through_signals(sem_t *semaphore)
-{
-	while (sem_wait(semaphore) != 0) {
-		if (errno != EINTR)
-			abort();
-	}
 }
 
 void
@@ -483,49 +461,135 @@ probe_then_gate(struct probe *probe)
 	gate_pass(probe->data);
 }
 
+struct live live;
+
+void
+live_open(const struct hwt_options *options)
+{
+	struct hwt_options filled = {.tick_ns = HWT_MS(1)};
+	struct hwt_log log = log_recorder_hook(&live.log);
+
+	log_recorder_init(&live.log);
+	if (options != NULL)
+		filled = *options;
+	filled.log = &log;
+	assert_ok(hwt_create(&live.timer, &filled));
+}
+
+void
+live_close(void)
+{
+	worker_timer_close(live.timer);
+	live.timer = NULL;
+}
+
+struct hwt_stats
+live_stats(void)
+{
+	struct hwt_stats stats;
+
+	assert_ok(hwt_read_stats(live.timer, &stats));
+	return stats;
+}
+
+void
+live_pass_tick(void)
+{
+	struct probe probe = {0};
+
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
+	wait_for(&probe.runs, 1);
+}
+
+/* A worker that only waits for the next boundary is seen to run, or to have
+ * run, by one of so many looks: for ticks of 100 ms at most. */
+pid_t
+live_settle(void)
+{
+	uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
+	pid_t worker = thread_await("hwt-worker", 1);
+	uint64_t wakeups = 0;
+
+	for (unsigned looks = 0; looks < 120; looks++) {
+		uint64_t now = live_stats().wakeups;
+
+		if (now != wakeups || thread_letter(worker) != 'S')
+			looks = 0;
+		wakeups = now;
+		cr_assert(monotonic_ns() < limit_ns, "it never falls asleep");
+		sleep_ns(HWT_MS(1));
+	}
+	return worker;
+}
+
+struct running running;
+
+void
+running_init(void)
+{
+	gate_init(&running.gate);
+	running.probe =
+	    (struct probe){.then = probe_then_gate, .data = &running.gate};
+}
+
+void
+running_open(uint64_t period_ns)
+{
+	struct probe *probe = &running.probe;
+
+	live_open(NULL);
+	running_init();
+	if (period_ns != 0)
+		assert_ok(hwt_new_periodic(live.timer, NULL, &probe->handle,
+		    probe_task, probe, 0, period_ns));
+	else
+		assert_ok(hwt_new_timeout(
+		    live.timer, &probe->handle, probe_task, probe, 0));
+	gate_await(&running.gate);
+}
+
+/* Threads and real time. */
+
 struct parallel {
 	pthread_barrier_t start;
 	void (*body)(unsigned index, void *arg);
 	void *arg;
-};
-
-struct parallel_thread {
-	struct parallel *parallel;
-	unsigned index;
-	pthread_t thread;
+	_Atomic unsigned next;
 };
 
 static void *
 parallel_main(void *arg)
 {
-	struct parallel_thread *self = arg;
+	struct parallel *parallel = arg;
+	unsigned index = parallel->next++;
 
-	pthread_barrier_wait(&self->parallel->start);
-	self->parallel->body(self->index, self->parallel->arg);
+	pthread_barrier_wait(&parallel->start);
+	parallel->body(index, parallel->arg);
 	return NULL;
 }
 
+int __real_pthread_create(
+    pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+/* Its threads are not subject to fault injection. */
 void
 in_parallel(unsigned count, void (*body)(unsigned index, void *arg), void *arg)
 {
 	struct parallel parallel = {.body = body, .arg = arg};
-	struct parallel_thread *threads =
-	    __real_calloc(count, sizeof(*threads));
+	pthread_t threads[64];
 
-	cr_assert(threads != NULL);
+	cr_assert(count <= 64);
 	pthread_barrier_init(&parallel.start, NULL, count);
-	for (unsigned index = 0; index < count; index++) {
-		threads[index].parallel = &parallel;
-		threads[index].index = index;
-		if (__real_pthread_create(&threads[index].thread, NULL,
-			parallel_main, &threads[index]) != 0)
-			abort();
-	}
 	for (unsigned index = 0; index < count; index++)
-		pthread_join(threads[index].thread, NULL);
+		if (__real_pthread_create(
+			&threads[index], NULL, parallel_main, &parallel) != 0)
+			abort();
+	for (unsigned index = 0; index < count; index++)
+		pthread_join(threads[index], NULL);
 	pthread_barrier_destroy(&parallel.start);
-	free(threads);
 }
+
+int __real_clock_gettime(clockid_t, struct timespec *);
 
 uint64_t
 monotonic_ns(void)
@@ -561,15 +625,190 @@ wait_for(const _Atomic uint64_t *word, uint64_t value)
 	}
 }
 
-/* Fault injection. */
+bool
+readable(int fd)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+	return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
+}
+
+/* The shared library is built the plain way, beside the folder of this one. */
+void *
+library_open(void)
+{
+	const char *named = getenv("HWT_LIBRARY");
+	char self[2048], path[4096];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	void *library;
+
+	child_check(length > 0);
+	self[length] = '\0';
+	*strrchr(self, '/') = '\0';
+	snprintf(path, sizeof(path), "%s/../plain/libhwt.so", self);
+	library = dlopen(named != NULL ? named : path, RTLD_NOW | RTLD_LOCAL);
+	child_require(library != NULL, __FILE__, __LINE__, "dlopen", path);
+	return library;
+}
+
+/* The rest of a line of /proc/self/task/THREAD/status; "": there is none. */
+static void
+thread_line(pid_t thread, const char *field, char *rest)
+{
+	char path[64], line[256];
+	size_t length = strlen(field);
+	FILE *file;
+
+	rest[0] = '\0';
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return;
+	while (fgets(line, sizeof(line), file) != NULL)
+		if (strncmp(line, field, length) == 0 && line[length] == ':')
+			strcpy(rest, line + length + 2);
+	fclose(file);
+}
+
+uint64_t
+thread_number(pid_t thread, const char *field, int base)
+{
+	char rest[256];
+
+	thread_line(thread, field, rest);
+	cr_assert(rest[0] != '\0', "no %s of thread %d", field, thread);
+	return strtoull(rest, NULL, base);
+}
+
+char
+thread_letter(pid_t thread)
+{
+	char rest[256];
+
+	thread_line(thread, "State", rest);
+	return rest[0] != '\0' ? rest[0] : 'X';
+}
+
+static unsigned
+thread_find(const char *name, pid_t *thread)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	unsigned count = 0;
+	struct dirent *task;
+	char rest[256];
+
+	if (tasks == NULL)
+		abort();
+	while ((task = readdir(tasks)) != NULL) {
+		pid_t id = (pid_t)strtol(task->d_name, NULL, 10);
+
+		thread_line(id, "Name", rest);
+		rest[strcspn(rest, "\n")] = '\0';
+		if (strcmp(rest, name) != 0)
+			continue;
+		count++;
+		*thread = id;
+	}
+	closedir(tasks);
+	return count;
+}
+
+unsigned
+thread_count(const char *name)
+{
+	pid_t thread;
+
+	return thread_find(name, &thread);
+}
+
+pid_t
+thread_await(const char *name, unsigned count)
+{
+	uint64_t limit_ns = monotonic_ns() + HWT_SEC(30);
+	pid_t thread = 0;
+
+	while (thread_find(name, &thread) != count) {
+		cr_assert(monotonic_ns() < limit_ns, "%u threads named %s",
+		    thread_count(name), name);
+		sleep_ns(HWT_MS(1));
+	}
+	return thread;
+}
+
+/* Children. */
+
+void
+child_require(bool holds, const char *file, int line, const char *text,
+    const char *answer)
+{
+	if (holds)
+		return;
+	dprintf(STDERR_FILENO, "%s:%d: in a child: %s does not hold: %s\n",
+	    file, line, text, answer);
+	_exit(1);
+}
+
+/* AddressSanitizer's allocator does not survive a fork that finds its locks
+ * taken: threads that have just been made get time for what they free first. */
+pid_t
+child_split(void)
+{
+	sigset_t set;
+	pid_t child;
+
+	if (WITH_ASAN)
+		sleep_ns(HWT_MS(20));
+	child = fork();
+	if (child != 0)
+		return child;
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	(void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	(void)signal(SIGALRM, SIG_DFL);
+	(void)alarm(60);
+	return 0;
+}
+
+pid_t
+child_fork(void (*body)(void *arg), void *arg)
+{
+	pid_t child = child_split();
+
+	if (child != 0)
+		return child;
+	body(arg);
+	_exit(0);
+}
+
+int
+child_wait(pid_t child)
+{
+	int status = 0;
+
+	while (waitpid(child, &status, 0) != child)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+void
+in_child(void (*body)(void *arg), void *arg)
+{
+	int status = child_wait(child_fork(body, arg));
+
+	cr_assert(status == 0, "the child ended with %d", status);
+}
+
+/* Fault injection: the linker sends the library's calls and the tests' here,
+ * not those of the C library itself. */
 
 static _Atomic unsigned fault_set;
-static _Atomic uint64_t fault_nth;
-static _Atomic uint64_t fault_calls;
-static _Atomic int fault_eventfd_errno = EMFILE;
-static _Atomic int fault_thread_error = EAGAIN;
-static struct gate *_Atomic fault_thread_gate;
-static struct gate *_Atomic fault_mmap_gate;
+static _Atomic uint64_t fault_nth, fault_calls;
+static _Atomic int fault_eventfd_error = EMFILE, fault_thread_error = EAGAIN;
+static struct gate *_Atomic fault_gate;
+static _Atomic uint64_t suspended_ns;
+static const char *random_bytes;
+static size_t random_size;
 
 void
 fault_arm(unsigned set, uint64_t nth)
@@ -582,7 +821,7 @@ fault_arm(unsigned set, uint64_t nth)
 void
 fault_arm_eventfd(int error)
 {
-	fault_eventfd_errno = error;
+	fault_eventfd_error = error;
 	fault_arm(FAULT_EVENTFD, FAULT_ALWAYS);
 }
 
@@ -596,24 +835,31 @@ fault_arm_thread(int error)
 void
 fault_hold_thread(struct gate *gate, int error)
 {
-	fault_thread_gate = gate;
+	fault_gate = gate;
 	fault_arm_thread(error);
-}
-
-void
-fault_hold_mmap(struct gate *gate)
-{
-	fault_mmap_gate = gate;
 }
 
 uint64_t
 fault_disarm(void)
 {
 	fault_set = 0;
-	fault_eventfd_errno = EMFILE;
+	fault_eventfd_error = EMFILE;
 	fault_thread_error = EAGAIN;
-	fault_thread_gate = NULL;
+	fault_gate = NULL;
 	return fault_calls;
+}
+
+void
+random_give(const void *bytes, size_t size)
+{
+	random_bytes = bytes;
+	random_size = size;
+}
+
+void
+suspend(uint64_t ns)
+{
+	suspended_ns += ns;
 }
 
 static bool
@@ -627,19 +873,39 @@ fault_hits(unsigned kind)
 	return fault_nth == FAULT_ALWAYS || fault_nth == call;
 }
 
+/* A function that fails with that result where a fault hits it. */
+#define WRAP(type, name, parameters, arguments, kind, failed) \
+	type __real_##name parameters;                        \
+	type __wrap_##name parameters;                        \
+	type __wrap_##name parameters                         \
+	{                                                     \
+		if (fault_hits(kind))                         \
+			return failed;                        \
+		return __real_##name arguments;               \
+	}
+#define NO_MEMORY (errno = ENOMEM, NULL)
+
+WRAP(void *, malloc, (size_t size), (size), FAULT_HEAP, NO_MEMORY)
+WRAP(void *, calloc, (size_t count, size_t size), (count, size), FAULT_HEAP,
+    NO_MEMORY)
+WRAP(void *, realloc, (void *memory, size_t size), (memory, size), FAULT_HEAP,
+    NO_MEMORY)
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size),
+    FAULT_HEAP, NO_MEMORY)
+WRAP(void *, mmap,
+    (void *address, size_t length, int prot, int flags, int fd, off_t offset),
+    (address, length, prot, flags, fd, offset), FAULT_MMAP,
+    (errno = ENOMEM, MAP_FAILED))
+WRAP(int, eventfd, (unsigned count, int flags), (count, flags), FAULT_EVENTFD,
+    (errno = fault_eventfd_error, -1))
+WRAP(int, pthread_key_create, (pthread_key_t * key, void (*destroy)(void *)),
+    (key, destroy), FAULT_KEY, EAGAIN)
+
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *arg);
-int __wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *));
-void *__wrap_mmap(
-    void *address, size_t length, int prot, int flags, int fd, off_t offset);
-int __wrap_eventfd(unsigned count, int flags);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+ssize_t __real_getrandom(void *bytes, size_t size, unsigned flags);
 ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t size);
 
 int
 __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
@@ -647,87 +913,31 @@ __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 {
 	int error = fault_hits(FAULT_THREAD) ? fault_thread_error : 0;
 
-	if (fault_thread_gate != NULL)
-		gate_pass(fault_thread_gate);
-	if (error != 0)
-		return error;
-	return __real_pthread_create(thread, attr, start, arg);
+	if (fault_gate != NULL)
+		gate_pass(fault_gate);
+	return error != 0 ? error
+			  : __real_pthread_create(thread, attr, start, arg);
 }
 
+/* Where it fails it leaves a time at which everything would be due. */
 int
-__wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *))
+__wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
-	if (fault_hits(FAULT_KEY))
-		return EAGAIN;
-	return __real_pthread_key_create(key, destroy);
-}
+	uint64_t ns = suspended_ns;
+	int error;
 
-void *
-__wrap_mmap(
-    void *address, size_t length, int prot, int flags, int fd, off_t offset)
-{
-	struct gate *gate = atomic_exchange(&fault_mmap_gate, NULL);
-
-	if (gate != NULL)
-		gate_pass(gate);
-	if (fault_hits(FAULT_MMAP)) {
-		errno = ENOMEM;
-		return MAP_FAILED;
-	}
-	return __real_mmap(address, length, prot, flags, fd, offset);
-}
-
-int
-__wrap_eventfd(unsigned count, int flags)
-{
-	if (fault_hits(FAULT_EVENTFD)) {
-		errno = fault_eventfd_errno;
+	if (fault_hits(FAULT_CLOCK)) {
+		*now = (struct timespec){.tv_sec = INT32_MAX};
+		errno = EPERM;
 		return -1;
 	}
-	return __real_eventfd(count, flags);
-}
-
-static _Atomic uint64_t suspended_ns;
-
-void
-suspend(uint64_t ns)
-{
-	(void)atomic_fetch_add(&suspended_ns, ns);
-}
-
-static int
-clock_read(clockid_t clock, struct timespec *now)
-{
-	int error = __real_clock_gettime(clock, now);
-	uint64_t ns = atomic_load(&suspended_ns);
-
+	error = __real_clock_gettime(clock, now);
 	if (error != 0 || clock != CLOCK_BOOTTIME)
 		return error;
 	ns += (uint64_t)now->tv_nsec;
 	now->tv_sec += (time_t)(ns / HWT_SEC(1));
 	now->tv_nsec = (long)(ns % HWT_SEC(1));
 	return 0;
-}
-
-/* What it leaves is a time at which everything would be due. */
-int
-__wrap_clock_gettime(clockid_t clock, struct timespec *now)
-{
-	if (!fault_hits(FAULT_CLOCK))
-		return clock_read(clock, now);
-	*now = (struct timespec){.tv_sec = INT32_MAX};
-	errno = EPERM;
-	return -1;
-}
-
-static const char *random_bytes;
-static size_t random_size;
-
-void
-random_give(const void *bytes, size_t size)
-{
-	random_bytes = bytes;
-	random_size = size;
 }
 
 ssize_t
@@ -743,45 +953,4 @@ __wrap_getrandom(void *bytes, size_t size, unsigned flags)
 	random_bytes += size;
 	random_size -= size;
 	return (ssize_t)size;
-}
-
-static bool
-heap_fails(void)
-{
-	if (!fault_hits(FAULT_HEAP))
-		return false;
-	errno = ENOMEM;
-	return true;
-}
-
-void *
-__wrap_malloc(size_t size)
-{
-	return heap_fails() ? NULL : __real_malloc(size);
-}
-
-void *
-__wrap_calloc(size_t count, size_t size)
-{
-	return heap_fails() ? NULL : __real_calloc(count, size);
-}
-
-void *
-__wrap_realloc(void *memory, size_t size)
-{
-	return heap_fails() ? NULL : __real_realloc(memory, size);
-}
-
-void *
-__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-	return heap_fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-int
-__wrap_posix_memalign(void **memory, size_t alignment, size_t size)
-{
-	if (heap_fails())
-		return ENOMEM;
-	return __real_posix_memalign(memory, alignment, size);
 }

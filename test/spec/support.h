@@ -1,37 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the suites share. Every test of a suite runs in a process of its own,
- * so that fixtures may be static variables.
+ * Support of the suites, the modules' too. Every test runs in a process of its
+ * own, so that fixtures may be static variables. Include this file first.
  *
- *   SUITE(name);             opens a suite: limits, leak check at the end
- *   assert_rc, assert_ok, assert_u64, assert_i64
- *                            assertions that print the values
- *   ManualTest, ManualTestWith, ExecutorTest
- *                            a test with a manual timer, `manual`; with options
- *                            for it; with an executor of its own
- *   struct fixture           a manual timer with its clock, wake counter, log
- *   worker_timer_open        a timer with a worker
- *   struct probe             a task that writes down its runs
- *   struct recording_executor
- *                            accepts and holds, refuses, or runs at once
- *   struct log_recorder      keeps the warnings
- *   struct gate              a task stops at it until the test opens it
- *   in_parallel              the same function in many threads at once
- *   wait_for                 waits, in real time, for another thread's word
- *   fault_arm, fault_disarm  make the n-th call of a system function fail
- *   suspend                  this machine slept for so long
- *
- * Fault injection needs these words for the linker:
- *
- *   -Wl,--wrap=pthread_create -Wl,--wrap=pthread_key_create
- *   -Wl,--wrap=mmap -Wl,--wrap=eventfd -Wl,--wrap=clock_gettime
- *   -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
- *   -Wl,--wrap=aligned_alloc -Wl,--wrap=posix_memalign
+ *   manual timer     struct fixture, `manual`, ManualTest, manual_*: the test
+ *                    moves the clock and turns the wheel
+ *   worker           `live`, WorkerTest, live_*; RunningTest: its worker is in
+ *                    the task of running.probe, stopped at running.gate
+ *   tasks            struct probe records its runs; forbidden_task aborts
+ *   executor         `recorder`, ExecutorTest: holds, refuses or runs
+ *   threads          struct gate, in_parallel, wait_for, thread_*
+ *   children         child_*: report by their exit status
+ *   fault injection  fault_*: the n-th call of a system function fails
  */
 #ifndef HWT_TEST_SUPPORT_H
 #define HWT_TEST_SUPPORT_H
 
-/* Include this file first. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -46,10 +30,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include "hwt.h"
 
-/* Whether this is a build with AddressSanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
 #define WITH_ASAN 1
 #elif defined(__has_feature)
@@ -61,26 +48,16 @@
 #define WITH_ASAN 0
 #endif
 
-/* A test that needs longer hangs: no specification takes a minute, but for
- * forks under AddressSanitizer and a million timeouts under an emulator, beside
- * other work. No test has a limit of its own: a limit that ends before those of
- * tests that run already makes the runner forget, and leak, all of theirs. */
-#ifdef HWT_EMULATED
-#define TEST_SECONDS 240
-#else
-#define TEST_SECONDS (WITH_ASAN ? 240 : 60)
-#endif
-
+/* A test that needs longer hangs. One limit for all: one that ends before those
+ * of tests that run already makes Criterion forget, and leak, all of theirs. */
 #define SUITE(name)                                             \
 	TestSuite(name, .init = suite_init, .fini = suite_fini, \
-	    .timeout = TEST_SECONDS)
+	    .timeout = WITH_ASAN ? 240 : 60)
 
-/* Abort at a test that left by exit: the runner takes that for success. */
+/* Criterion takes a test that exits or leaks for one that passed: these abort
+ * at an exit, and each test ends with assert_no_leaks. */
 void suite_init(void);
 void suite_fini(void);
-
-/* The runner also swallows leaks, those that a .fini finds too: each test ends
- * with a check of its own. Under AddressSanitizer only. */
 void assert_no_leaks(void);
 
 #undef Test
@@ -93,22 +70,6 @@ void assert_no_leaks(void);
 	}                                                        \
 	static void suite##_##name##_spec(void)
 
-/* A test whose manual timer, `manual` below, is open with its defaults before
- * the body, and is closed after it. */
-#define ManualTest(suite, name) \
-	TestBetween(manual_open(NULL), manual_close(), suite, name)
-
-/* The same with options of the timer: ManualTestWith(suite, name, .tick_ns =
- * HWT_US(10)). */
-#define ManualTestWith(suite, name, ...)                             \
-	TestBetween(manual_open(&(struct hwt_options){__VA_ARGS__}), \
-	    manual_close(), suite, name)
-
-/* The same with an executor of the timer's own in that mode: `executor`, a
- * struct recording_executor of the suite. */
-#define ExecutorTest(suite, name, mode) \
-	TestBetween(executor_open(&executor, mode), manual_close(), suite, name)
-
 /* A test with something done before and after its body. */
 #define TestBetween(before, after, suite, name)  \
 	static void suite##_##name##_body(void); \
@@ -120,9 +81,23 @@ void assert_no_leaks(void);
 	}                                        \
 	static void suite##_##name##_body(void)
 
-/* Each evaluates its arguments once. assert_rc names errno values. */
-#define assert_ok(call) assert_rc(call, 0)
+#define ManualTest(suite, name) \
+	TestBetween(manual_open(NULL), manual_close(), suite, name)
+#define ManualTestWith(suite, name, ...)                             \
+	TestBetween(manual_open(&(struct hwt_options){__VA_ARGS__}), \
+	    manual_close(), suite, name)
+/* The manual timer's own executor is `recorder`, in that mode. */
+#define ExecutorTest(suite, name, mode) \
+	TestBetween(recorder_open(mode), manual_close(), suite, name)
+/* What tasks of a worker use is static: they may run after the body. */
+#define WorkerTest(suite, name) \
+	TestBetween(live_open(NULL), live_close(), suite, name)
+#define RunningTest(suite, name) \
+	TestBetween(running_open(0), live_close(), suite, name)
+#define RunningPeriodicTest(suite, name) \
+	TestBetween(running_open(HWT_MS(1)), live_close(), suite, name)
 
+#define assert_ok(call) assert_rc(call, 0)
 #define assert_rc(call, expected)                                        \
 	do {                                                             \
 		int rc_is = (call);                                      \
@@ -130,33 +105,25 @@ void assert_no_leaks(void);
 		cr_assert(rc_is == rc_wanted, "%s is %s, not %s", #call, \
 		    rc_name(rc_is), rc_name(rc_wanted));                 \
 	} while (0)
-
-#define assert_u64(actual, expected)                                     \
-	do {                                                             \
-		uint64_t word_is = (actual);                             \
-		uint64_t word_wanted = (expected);                       \
-		cr_assert(word_is == word_wanted,                        \
-		    "%s is %" PRIu64 ", not %" PRIu64, #actual, word_is, \
-		    word_wanted);                                        \
+#define assert_number(type, format, actual, expected)                      \
+	do {                                                               \
+		type number_is = (actual);                                 \
+		type number_wanted = (expected);                           \
+		cr_assert(number_is == number_wanted,                      \
+		    "%s is %" format ", not %" format, #actual, number_is, \
+		    number_wanted);                                        \
 	} while (0)
-
-#define assert_i64(actual, expected)                                     \
-	do {                                                             \
-		int64_t word_is = (actual);                              \
-		int64_t word_wanted = (expected);                        \
-		cr_assert(word_is == word_wanted,                        \
-		    "%s is %" PRId64 ", not %" PRId64, #actual, word_is, \
-		    word_wanted);                                        \
-	} while (0)
-
-/* A file that takes so many writes, and fails from then on without a reason.
- * One at a time. */
-FILE *file_that_takes(unsigned writes);
+#define assert_u64(actual, expected) \
+	assert_number(uint64_t, PRIu64, actual, expected)
+#define assert_i64(actual, expected) \
+	assert_number(int64_t, PRId64, actual, expected)
 
 /* "0", "-ENOENT", or the number. */
 const char *rc_name(int rc);
 
-/* Warnings of a timer, the first LOG_LINES of them with their text. */
+/* A file that takes so many writes and then fails without an errno. */
+FILE *file_that_takes(unsigned writes);
+
 #define LOG_LINES 16
 
 struct log_recorder {
@@ -169,118 +136,85 @@ struct log_recorder {
 };
 
 void log_recorder_init(struct log_recorder *log);
-/* The hooks of hwt_options; valid as long as the recorder. */
 struct hwt_log log_recorder_hook(struct log_recorder *log);
 uint64_t log_recorder_count(struct log_recorder *log);
 
-/*
- * A manual timer. fixture_open fills in what options leaves open: HWT_MANUAL,
- * the clock, the wake counter, the log recorder. options may be NULL: a tick
- * of FIXTURE_TICK and a wheel of FIXTURE_WHEEL. The clock stands at
- * FIXTURE_START, which is no multiple of any tick, so that a grid that hung on
- * the clock's zero would be seen. To choose another, set start_ns before.
- */
+/* The clock starts at a moment that is no multiple of any tick, so that a grid
+ * that hung on the clock's zero would be seen. start_ns: another one. */
 #define FIXTURE_TICK HWT_MS(1)
 #define FIXTURE_WHEEL 8
 #define FIXTURE_START UINT64_C(1234567891)
+#define TICKS(n) ((n)*FIXTURE_TICK)
 
 struct fixture {
 	struct hwt *timer;
-	/* 0: FIXTURE_START. The clock's reading at hwt_create. */
 	uint64_t start_ns;
 	uint64_t tick_ns;
-	/* What the timer's clock reads. */
-	_Atomic uint64_t now_ns;
-	/* By how much each reading moves it on; 0: the test does. */
-	uint64_t reading_ns;
-	/* Calls of wake. */
-	_Atomic uint64_t wakes;
-	/* Readings of the clock. */
+	_Atomic uint64_t now_ns; /* what the timer's clock reads */
+	uint64_t reading_ns; /* by which each reading moves it on */
+	_Atomic uint64_t wakes; /* calls of wake */
 	_Atomic uint64_t clock_reads;
-	/* Runs of probes that name this fixture. */
-	_Atomic uint64_t runs;
+	_Atomic uint64_t runs; /* of probes of this fixture */
 	struct log_recorder log;
 };
 
+/* Fills in what options leaves open; NULL: FIXTURE_TICK and FIXTURE_WHEEL. */
 void fixture_open(struct fixture *fixture, const struct hwt_options *options);
-/* As fixture_open, and returns what hwt_create answers. */
 int fixture_try_open(
     struct fixture *fixture, const struct hwt_options *options);
-/* Stops, drops what is left and destroys; all of it must be 0. */
 void fixture_close(struct fixture *fixture);
-
-/* Moves the clock by ns and advances; returns the number of tasks started. */
+/* Moves the clock by ns, or to the boundary of a tick, and advances; returns
+ * the number of tasks started. */
 uint64_t fixture_step(struct fixture *fixture, uint64_t ns);
-/* Moves the clock to the boundary start_ns + index * tick_ns and advances. */
 uint64_t fixture_tick(struct fixture *fixture, uint64_t index);
-/* The wait that hwt_next_wakeup tells. */
-uint64_t fixture_wait(struct fixture *fixture);
 struct hwt_stats fixture_stats(struct fixture *fixture);
-/* hwt_remaining, which must answer 0. */
-int64_t fixture_remaining(struct fixture *fixture, hwt_timeout timeout);
 
-/* The timer of most tests, and the same calls for it; `...`: since options may
- * have commas in them. It may be opened again when it was closed. */
 extern struct fixture manual;
 
 #define manual_open(...) fixture_open(&manual, (__VA_ARGS__))
-#define manual_try_open(...) fixture_try_open(&manual, (__VA_ARGS__))
 #define manual_close() fixture_close(&manual)
 #define manual_step(ns) fixture_step(&manual, (ns))
 #define manual_tick(index) fixture_tick(&manual, (index))
-#define manual_wait() fixture_wait(&manual)
 #define manual_stats() fixture_stats(&manual)
-#define manual_remaining(timeout) fixture_remaining(&manual, (timeout))
+/* hwt_next_wakeup, hwt_remaining and hwt_state of the manual timer. */
+uint64_t manual_wait(void);
+int64_t manual_remaining(hwt_timeout timeout);
+int manual_state(hwt_timeout timeout);
 
-/* A timer with a worker, in real time; both must succeed. */
+/* A timer with a worker; both calls must succeed. */
 struct hwt *worker_timer_open(uint64_t tick_ns);
 void worker_timer_close(struct hwt *timer);
 
-/*
- * A task's arg: schedule probe_task with a pointer to one. All zero but for
- * what the test sets is a fresh one. A run that comes on a probe writes down
- * the last run's values; runs is written last, with release.
- */
+/* A task's arg. A fresh one is zero but for what the test sets. */
 struct probe {
-	/* Set by the test; NULL: manual. */
-	struct fixture *fixture;
-	/* Set by the test: what the task does besides; may be NULL. */
-	void (*then)(struct probe *probe);
-	void *data;
-	/* Handle that the test knows, for the use of then. */
+	struct fixture *fixture; /* NULL: manual */
+	void (*then)(struct probe *probe); /* what the task does; may be NULL */
+	void *data; /* for then */
 	hwt_timeout handle;
+	int rc; /* for then */
 
-	/* Written by the task, before it calls then. */
+	/* Written by the task before it calls then, and runs after that. */
 	hwt_timeout timeout;
 	pthread_t thread;
-	/* The fixture's clock. */
-	uint64_t started_ns;
-	/* Which run of the fixture's it was; 1 is the first. */
-	uint64_t order;
-	/* Answers that then may leave for the test. */
-	int rc;
+	uint64_t started_ns; /* on the fixture's clock */
+	uint64_t order; /* among the fixture's runs; the first is 1 */
 	_Atomic uint64_t runs;
 };
 
 hwt_task probe_task;
-/* Schedules probe on its fixture's timer, which must accept it, and keeps the
- * handle in probe->handle. */
-hwt_timeout probe_schedule(struct probe *probe, uint64_t delay_ns);
-/* The same, periodic. */
-hwt_timeout probe_schedule_periodic(
-    struct probe *probe, uint64_t delay_ns, uint64_t period_ns);
-/* Turns manual one by one, and returns the tick on which the probe has run; 0:
- * none of them. It may run once. */
-uint64_t tick_of_run(struct probe *probe, uint64_t first, uint64_t last);
-
-/* A task that must not run: it fails the process. */
 hwt_task forbidden_task;
-/* A task that does nothing. */
 hwt_task idle_task;
-/* Schedules one of these two, without arg; the timer must accept it. */
+/* These must be accepted; the probe's handle is stored in it. */
+hwt_timeout probe_schedule(struct probe *probe, uint64_t delay_ns);
+hwt_timeout probe_periodic(
+    struct probe *probe, uint64_t delay_ns, uint64_t period_ns);
 hwt_timeout schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns);
+/* A forbidden task of the manual timer. */
+hwt_timeout schedule_forbidden(uint64_t delay_ns);
+/* Turns manual tick by tick; bit n of the result: the probe ran on tick n. */
+uint64_t ticks_of_runs(struct probe *probe, unsigned first, unsigned last);
+#define ON(tick) (UINT64_C(1) << (tick))
 
-/* What a recording executor does with a timeout. */
 enum executor_mode {
 	EXECUTOR_HOLDS,
 	EXECUTOR_REFUSES,
@@ -289,18 +223,11 @@ enum executor_mode {
 
 #define EXECUTOR_PLACES 1024
 
-/*
- * An executor that writes down each hand-over. Initialize it with
- * executor_init; hook is what the library wants. mode may be changed at any
- * time. run_rc: what hwt_run answered to the last EXECUTOR_RUNS.
- */
 struct recording_executor {
 	struct hwt_executor hook;
 	enum executor_mode mode;
-	/* What a refusal answers; executor_init sets -EAGAIN. */
 	int refusal;
-	int run_rc;
-	/* Hand-overs in all; the first EXECUTOR_PLACES of them. */
+	int run_rc; /* of hwt_run inside execute */
 	_Atomic uint64_t count;
 	struct {
 		struct hwt *timer;
@@ -310,76 +237,109 @@ struct recording_executor {
 
 void executor_init(
     struct recording_executor *executor, enum executor_mode mode);
-/* executor_init, and manual_open with it. */
-void executor_open(
-    struct recording_executor *executor, enum executor_mode mode);
-/* hwt_run for hand-over number index, counted from 0. */
+/* hwt_run for a hand-over, counted from 0. */
 int executor_run(struct recording_executor *executor, uint64_t index);
 
-/* A place at which a task stops until the test lets it on, once each. */
+extern struct recording_executor recorder;
+
+void recorder_open(enum executor_mode mode);
+
+/* A place at which a task stops until the test opens it. */
 struct gate {
-	sem_t entered;
-	sem_t opened;
+	sem_t entered, opened;
 };
 
 void gate_init(struct gate *gate);
-/* The task's side: says that it is there, and waits. */
 void gate_pass(struct gate *gate);
-/* The test's side: waits for a task to be there; lets one task on. */
 void gate_await(struct gate *gate);
 void gate_open(struct gate *gate);
-/* probe->then for a probe whose data is a gate. */
+/* For a probe whose data is a gate. */
 void probe_then_gate(struct probe *probe);
 
-/* Runs body in count threads that are let loose together, and joins them.
- * index: 0 .. count-1. Its threads are not subject to fault injection. */
+extern struct live {
+	struct hwt *timer;
+	struct log_recorder log;
+} live;
+
+/* NULL: a tick of 1 ms. */
+void live_open(const struct hwt_options *options);
+void live_close(void);
+struct hwt_stats live_stats(void);
+/* Returns when the worker has begun a later tick. */
+void live_pass_tick(void);
+/* Waits until the worker is in a long sleep; returns its thread. */
+pid_t live_settle(void);
+
+extern struct running {
+	struct gate gate;
+	struct probe probe;
+} running;
+
+void running_init(void);
+void running_open(uint64_t period_ns);
+
 void in_parallel(
     unsigned count, void (*body)(unsigned index, void *arg), void *arg);
-
-/* Waits until *word is at least value; fails the test when that takes longer
- * than any machine needs. */
+/* Fails the test when that takes longer than any machine needs. */
 void wait_for(const _Atomic uint64_t *word, uint64_t value);
-/* Sleeps in real time, at least ns. */
 void sleep_ns(uint64_t ns);
-/* CLOCK_MONOTONIC. */
 uint64_t monotonic_ns(void);
+bool readable(int fd);
+/* dlopen of the shared library that make builds, or of HWT_LIBRARY. */
+void *library_open(void);
 
-/* What fault_arm may make fail; combine with |. */
-#define FAULT_THREAD 1u /* pthread_create: EAGAIN */
-#define FAULT_MMAP 2u /* mmap: ENOMEM */
-#define FAULT_HEAP 4u /* malloc and its kin: ENOMEM */
+/* Threads of this process by name; thread_await waits for so many, and returns
+ * one of them. thread_number: a line of its status; thread_letter: its state.
+ */
+unsigned thread_count(const char *name);
+pid_t thread_await(const char *name, unsigned count);
+uint64_t thread_number(pid_t thread, const char *field, int base);
+char thread_letter(pid_t thread);
+
+/* In a child, which may not use Criterion. */
+#define child_check(condition) \
+	child_require((condition), __FILE__, __LINE__, #condition, "")
+#define child_rc(call, expected)                                              \
+	do {                                                                  \
+		int rc_is = (call);                                           \
+		child_require(rc_is == (expected), __FILE__, __LINE__, #call, \
+		    rc_name(rc_is));                                          \
+	} while (0)
+#define child_ok(call) child_rc(call, 0)
+void child_require(bool holds, const char *file, int line, const char *text,
+    const char *answer);
+/* fork; the child has a minute and ends with _exit. */
+pid_t child_split(void);
+pid_t child_fork(void (*body)(void *arg), void *arg);
+/* The exit status, or 256 and the signal that killed it. */
+int child_wait(pid_t child);
+/* child_fork and child_wait, which must be 0. */
+void in_child(void (*body)(void *arg), void *arg);
+
+#define FAULT_THREAD 1u
+#define FAULT_MMAP 2u
+#define FAULT_HEAP 4u
 #define FAULT_MEMORY (FAULT_MMAP | FAULT_HEAP)
-#define FAULT_EVENTFD 8u /* eventfd: the error that is set */
-#define FAULT_KEY 16u /* pthread_key_create: EAGAIN */
-#define FAULT_CLOCK 32u /* clock_gettime: EPERM */
-#define FAULT_RANDOM 64u /* getrandom: ENOSYS */
-
-/* As nth: every call fails; none does (to count them). */
+#define FAULT_EVENTFD 8u
+#define FAULT_KEY 16u
+#define FAULT_CLOCK 32u
+#define FAULT_RANDOM 64u
+/* As nth: every call fails; none does. */
 #define FAULT_ALWAYS 0
 #define FAULT_COUNT UINT64_MAX
 
-/* What the next calls of getrandom give, one after the other. */
-void random_give(const void *bytes, size_t size);
-
-/*
- * From now on the nth call, 1 is the first, of all functions in the set
- * together fails; calls from any thread count, but only those of the library
- * and the tests, not those that the C library makes itself.
- */
+/* The nth call, 1 is the first, of these functions fails, in any thread. */
 void fault_arm(unsigned set, uint64_t nth);
-/* Every call of eventfd, or of pthread_create, fails with that error. */
+/* Every call fails with that error. */
 void fault_arm_eventfd(int error);
 void fault_arm_thread(int error);
-/* As fault_arm_thread, but every call first stops at the gate; 0: and then it
- * succeeds. */
+/* pthread_create first stops at the gate; error 0: and then succeeds. */
 void fault_hold_thread(struct gate *gate, int error);
-/* The next call of mmap stops at the gate, and then succeeds. */
-void fault_hold_mmap(struct gate *gate);
-/* Nothing fails any more. Returns the number of calls seen while armed. */
+/* Nothing fails any more; returns the number of calls that were counted. */
 uint64_t fault_disarm(void);
-
-/* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. Needs the same
- * words for the linker. */
+/* What the next calls of getrandom give. */
+void random_give(const void *bytes, size_t size);
+/* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. */
 void suspend(uint64_t ns);
 
 #endif

@@ -4,7 +4,7 @@
  * sleep: its first call of futex is held here, until other timeouts have used
  * the record.
  */
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 #include "core/timer.h"
 

@@ -8,7 +8,7 @@
 #ifndef HWT_TEST_CHECKOUT_H
 #define HWT_TEST_CHECKOUT_H
 
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 #include "modules/checkout/hwt_checkout.h"
 

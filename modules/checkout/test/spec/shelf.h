@@ -7,7 +7,7 @@
 #ifndef HWT_TEST_SHELF_H
 #define HWT_TEST_SHELF_H
 
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 #include "modules/checkout/hwt_checkout.h"
 

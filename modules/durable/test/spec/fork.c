@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 SUITE(fork);
 

@@ -7,7 +7,7 @@
 #ifndef HWT_TEST_PURGATORY_H
 #define HWT_TEST_PURGATORY_H
 
-#include "test/spec/support_promises.h"
+#include "test/spec/support.h"
 
 #include "modules/purgatory/hwt_purgatory.h"
 
