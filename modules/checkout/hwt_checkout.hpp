@@ -5,17 +5,17 @@
  * exceptions are treated; the same is true of this.
  *
  *   struct connection {
- *           hwt::checkout::object slot;
- *           explicit connection(hwt::checkout &pool) : slot(pool) {}
+ *           hwt_cxx::checkout::object slot;
+ *           explicit connection(hwt_cxx::checkout &pool) : slot(pool) {}
  *   };
  *   if (auto held = pool.acquire_wait({&a.slot, &b.slot}, 50ms))
  *           ...
- *   pool.acquire({&a.slot}, 50ms, [](hwt::checkout::hold held) { ... });
+ *   pool.acquire({&a.slot}, 50ms, [](hwt_cxx::checkout::hold held) { ... });
  *
  * Any one of equal objects, the members of a group:
  *
- *   struct connection : hwt::checkout::object { ... };
- *   hwt::checkout::group group(pool);
+ *   struct connection : hwt_cxx::checkout::object { ... };
+ *   hwt_cxx::checkout::group group(pool);
  *   connection one;
  *   group.add(one);
  *   if (auto held = pool.acquire_wait(&group, 50ms))
@@ -23,14 +23,14 @@
  *
  * Some objects for reading, beside others that read them:
  *
- *   if (auto held = pool.acquire_wait({hwt::checkout::read(&a.slot), &b.slot},
- *               50ms))
+ *   if (auto held = pool.acquire_wait(
+ *               {hwt_cxx::checkout::read(&a.slot), &b.slot}, 50ms))
  *           ...
  *
  * Objects by key, which a callable loads and another one, if need be, writes
  * out before it is destroyed (hwt_store_create):
  *
- *   hwt::store<account> accounts(pool, {},
+ *   hwt_cxx::store<account> accounts(pool, {},
  *       [](std::string_view key) { return read_account(key); },
  *       [](std::string_view key, account &a) { return write(key, a); });
  *   if (auto held = accounts.acquire_wait({"alice", "bob"}, 50ms))
@@ -95,8 +95,12 @@
 
 #include "hwt_checkout.h"
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
 #include <string_view>
 
 namespace hwt_cxx {

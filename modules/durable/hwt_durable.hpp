@@ -5,17 +5,17 @@
  * exceptions are treated; the same is true of this, but that strings and
  * vectors may throw std::bad_alloc.
  *
- *   hwt::durable tasks(options);
+ *   hwt_cxx::durable tasks(options);
  *   tasks.add({"order-1-close", "orders", "if unpaid", 30min});
  *   ...
- *   hwt::durable::scheduler scheduler(tasks);
- *   hwt::durable::worker worker(
- *       tasks, "orders", [](const hwt::durable::delivery &task) {
+ *   hwt_cxx::durable::scheduler scheduler(tasks);
+ *   hwt_cxx::durable::worker worker(
+ *       tasks, "orders", [](const hwt_cxx::durable::delivery &task) {
  *               return close(task.id) ? outcome::done()
  *                                     : outcome::retry(5s);
  *       });
  *
- * where outcome is hwt::durable::outcome.
+ * where outcome is hwt_cxx::durable::outcome.
  *
  * LIFETIMES
  *
@@ -36,7 +36,11 @@
 
 #include "hwt_durable.h"
 
+#include <atomic>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
 #include <string_view>
 #include <vector>
 

@@ -4,7 +4,7 @@
  * has the promises; they hold here. hwt.hpp says how errors, durations and
  * exceptions are treated; the same is true of this.
  *
- *   hwt::purgatory writes(timer);
+ *   hwt_cxx::purgatory writes(timer);
  *   writes.watch(
  *       30s, {{PARTITION, 7}}, [w] { return w->acks >= w->needed; },
  *       [w](hwt_outcome outcome) { w->reply(outcome); });
@@ -41,8 +41,12 @@
 
 #include "hwt_purgatory.h"
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
 
 namespace hwt_cxx {
 

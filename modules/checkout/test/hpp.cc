@@ -16,10 +16,10 @@
 #include "check.h"
 
 using namespace std::chrono_literals;
-using hold = hwt::checkout::hold;
-using group = hwt::checkout::group;
-using object = hwt::checkout::object;
-using options = hwt::checkout::options;
+using hold = hwt_cxx::checkout::hold;
+using group = hwt_cxx::checkout::group;
+using object = hwt_cxx::checkout::object;
+using options = hwt_cxx::checkout::options;
 
 static_assert(!std::is_copy_constructible_v<hold>);
 static_assert(!std::is_move_constructible_v<object>);
@@ -27,12 +27,12 @@ static_assert(!std::is_move_constructible_v<group>);
 /* As hold::member does with what the library answers. */
 static_assert(std::is_standard_layout_v<object>);
 static_assert(std::is_nothrow_move_constructible_v<hold>);
-static_assert(std::is_nothrow_move_assignable_v<hwt::checkout>);
-static_assert(std::is_nothrow_move_assignable_v<hwt::checkout::waiter>);
+static_assert(std::is_nothrow_move_assignable_v<hwt_cxx::checkout>);
+static_assert(std::is_nothrow_move_assignable_v<hwt_cxx::checkout::waiter>);
 
 struct fixture {
 	manual m;
-	hwt::checkout pool;
+	hwt_cxx::checkout pool;
 	std::deque<object> objects{};
 	object *a, *b, *c;
 	std::vector<hwt_grant> grants{};
@@ -97,12 +97,12 @@ TEST(a_name_and_what_is_granted_are_options)
 	size_t size = 0;
 
 	given.name = "of sixteen bytes";
-	hwt::checkout::try_make(error, f.m.timer, given);
+	hwt_cxx::checkout::try_make(error, f.m.timer, given);
 	CHECK(error == std::errc::invalid_argument);
 	given.name = "accounts";
 	given.list_grants = true;
 
-	hwt::checkout pool(f.m.timer, given);
+	hwt_cxx::checkout pool(f.m.timer, given);
 	std::FILE *file = open_memstream(&text, &size);
 
 	CHECK(hwt_checkout_dump(pool.get(), file) == 0);
@@ -125,7 +125,7 @@ TEST(a_callable_gets_the_hold)
 	CHECK(!ran && f.pool.stats().waiting == 1);
 	f.last.release();
 	CHECK(ran && f.pool.stats().out == 0 && !waiting.cancel());
-	CHECK(f.m.timer.pending() == 0);
+	CHECK(f.m.pending() == 0);
 }
 
 TEST(an_expired_one_gets_an_empty_hold)
@@ -144,7 +144,7 @@ TEST(a_waiter_cancels)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
-	hwt::checkout::waiter none;
+	hwt_cxx::checkout::waiter none;
 	auto waiting = f.pool.acquire(f.a, hwt::never, f.callable());
 
 	CHECK(!none.cancel());
@@ -164,7 +164,7 @@ TEST(a_callable_drops_its_own_request)
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
 	int runs = 0;
-	auto waiting = std::make_unique<hwt::checkout::waiter>();
+	auto waiting = std::make_unique<hwt_cxx::checkout::waiter>();
 
 	*waiting = f.pool.acquire(f.a, 1s, [&, held = token()](hold granted) {
 		granted.release();
@@ -191,7 +191,7 @@ TEST(retired_objects_leave_their_hold)
 	held.release();
 	CHECK(f.pool.acquire_now(f.a));
 	/* The library does not look at it any more, nor it at the library. */
-	auto pool = std::make_unique<hwt::checkout>(f.m.timer);
+	auto pool = std::make_unique<hwt_cxx::checkout>(f.m.timer);
 	object late(*pool);
 	pool->acquire_now(&late).retire(late);
 	pool.reset();
@@ -360,7 +360,7 @@ TEST(a_hold_tells_which_member_it_has_got)
 	CHECK(two.member(f.any) == nullptr && f.got(f.last)->number == 0);
 	CHECK(f.ended(HWT_GRANTED));
 	one.release();
-	std::vector<hwt::checkout::wanted> set{&f.any, f.c};
+	std::vector<hwt_cxx::checkout::wanted> set{&f.any, f.c};
 	one = f.pool.acquire_now(set);
 	CHECK(f.got(one)->number == 1 && !f.pool.acquire_now(f.c));
 }
@@ -448,7 +448,7 @@ TEST(two_destructors_of_members_do_not_wait_for_each_other)
 TEST(many_read_and_one_writes)
 {
 	fixture f;
-	const auto read = hwt::checkout::read(f.a);
+	const auto read = hwt_cxx::checkout::read(f.a);
 	auto first = f.pool.acquire_now({read, f.b});
 	auto second = f.pool.acquire_now(read);
 	std::optional<hwt_grant> told;
@@ -521,7 +521,7 @@ TEST(options_say_who_is_served_in_order)
 
 TEST(callables_run_in_a_mailbox)
 {
-	hwt::checkout::mailbox box;
+	hwt_cxx::checkout::mailbox box;
 	pollfd ready{box.fd(), POLLIN, 0};
 	options given;
 
@@ -539,7 +539,7 @@ TEST(callables_run_in_a_mailbox)
 	f.grants.clear();
 	CHECK(box.run() == 1 && f.ended(HWT_GRANT_CANCELLED));
 	CHECK(box.run() == 0);
-	hwt::checkout::mailbox moved = std::move(box);
+	hwt_cxx::checkout::mailbox moved = std::move(box);
 	CHECK(box.run() == 0 && box.executor() == nullptr);
 	CHECK(moved.fd() == ready.fd);
 }
@@ -547,7 +547,7 @@ TEST(callables_run_in_a_mailbox)
 /* The loop is on another thread. */
 TEST(the_destructor_waits_for_a_mailbox)
 {
-	hwt::checkout::mailbox box;
+	hwt_cxx::checkout::mailbox box;
 	hwt::timer timer;
 	std::atomic<bool> ran{false};
 	std::thread loop;
@@ -555,7 +555,7 @@ TEST(the_destructor_waits_for_a_mailbox)
 
 	given.executor = box.executor();
 	{
-		hwt::checkout pool(timer, given);
+		hwt_cxx::checkout pool(timer, given);
 		object a(pool);
 		hold held = pool.acquire_now(&a);
 
@@ -597,7 +597,7 @@ TEST(an_error_destroys_the_callable)
 	CHECK(!f.pool.try_acquire_now(error, f.b));
 	CHECK(error.value() == ESHUTDOWN);
 	CHECK(!f.pool.try_pause(error, 0s) && error.value() == ESHUTDOWN);
-	hwt::checkout::try_make(
+	hwt_cxx::checkout::try_make(
 	    error, f.m.timer, {3, 0, nullptr, nullptr, false});
 	CHECK(error == std::errc::invalid_argument);
 }
@@ -623,7 +623,7 @@ struct page {
 	const void *owner = nullptr;
 };
 
-using pages = hwt::store<page>;
+using pages = hwt_cxx::store<page>;
 
 static_assert(!std::is_copy_constructible_v<pages>);
 static_assert(std::is_nothrow_move_assignable_v<pages>);
@@ -884,7 +884,7 @@ TEST(errors_are_thrown)
 {
 	fixture f;
 	hold held = f.pool.acquire_now(f.a);
-	hwt::checkout moved = std::move(f.pool);
+	hwt_cxx::checkout moved = std::move(f.pool);
 	auto nothing = [held = token()](hold) {};
 
 	CHECK(thrown([&] { held = f.pool.acquire_now(f.b); }) == EINVAL);
@@ -900,7 +900,7 @@ TEST(errors_are_thrown)
 		CHECK(thrown([&] { held.retire(*f.b); }) == EPERM);
 	}
 	{
-		hold reads = f.pool.acquire_now(hwt::checkout::read(f.b));
+		hold reads = f.pool.acquire_now(hwt_cxx::checkout::read(f.b));
 		CHECK(thrown([&] { reads.retire(*f.b); }) == EPERM);
 		auto waiting = f.pool.pause(1s, nothing);
 		CHECK(thrown([&] { f.pool.pause(1s, nothing); }) == EALREADY);
@@ -929,14 +929,14 @@ TEST(errors_are_thrown)
 TEST(a_shutdown_ends_what_waits)
 {
 	fixture f;
-	hwt::checkout pool(f.m.timer);
+	hwt_cxx::checkout pool(f.m.timer);
 	auto kept = std::make_unique<object>(pool);
 
 	CHECK(hwt_checkout_pause(pool.get(), 0) == 0);
 	pool.acquire(kept.get(), 1s, f.callable());
 	CHECK(f.grants.empty());
 	{
-		hwt::checkout ending = std::move(pool);
+		hwt_cxx::checkout ending = std::move(pool);
 
 		/* Without that, the object would wait for the end of the
 		 * pause. */
@@ -944,7 +944,7 @@ TEST(a_shutdown_ends_what_waits)
 		CHECK(f.ended(HWT_GRANT_SHUT_DOWN));
 		kept.reset();
 	}
-	pool = hwt::checkout(f.m.timer);
+	pool = hwt_cxx::checkout(f.m.timer);
 	CHECK(pool.stats().out == 0);
 }
 
@@ -1009,7 +1009,8 @@ TEST(some_errors_end_the_program)
 	CHECK(child([] {
 		fixture f;
 		hold held = f.pool.acquire_now(f.a);
-		auto pool = std::make_unique<hwt::checkout>(std::move(f.pool));
+		auto pool =
+		    std::make_unique<hwt_cxx::checkout>(std::move(f.pool));
 		pool->acquire(f.a, 1s, [&](hold granted) {
 			granted.release();
 			pool.reset();
@@ -1019,7 +1020,7 @@ TEST(some_errors_end_the_program)
 	CHECK(child([] {
 		fixture f;
 		hold held = f.pool.acquire_now(f.a);
-		f.pool = hwt::checkout(f.m.timer);
+		f.pool = hwt_cxx::checkout(f.m.timer);
 	}) == 42);
 	CHECK(child([] {
 		fixture f;
@@ -1036,7 +1037,7 @@ TEST(some_errors_end_the_program)
 		any.add(member);
 	}) == 42);
 	CHECK(child([] {
-		auto *box = new hwt::checkout::mailbox;
+		auto *box = new hwt_cxx::checkout::mailbox;
 		options given;
 		given.executor = box->executor();
 		fixture f(given);
@@ -1070,10 +1071,10 @@ TEST(each_ends_once_whatever_races)
 		THREADS = 3,
 		ROUNDS = 2000
 	};
-	hwt::options fast;
-	fast.tick = 50us;
+	hwt_options fast{};
+	fast.tick_ns = HWT_US(50);
 	hwt::timer timer(fast);
-	hwt::checkout pool(timer);
+	hwt_cxx::checkout pool(timer);
 	std::deque<object> objects;
 	int holders[4] = {};
 	std::atomic<int> begun{0}, ended{0};

@@ -24,12 +24,12 @@ static_assert(std::is_nothrow_move_assignable_v<durable::scheduler>);
 
 static server engine;
 
-static hwt::options
+static hwt_options
 fast()
 {
-	hwt::options options;
+	hwt_options options{};
 
-	options.tick = 1ms;
+	options.tick_ns = HWT_MS(1);
 	return options;
 }
 

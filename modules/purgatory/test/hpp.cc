@@ -12,21 +12,21 @@
 
 using namespace std::chrono_literals;
 
-static_assert(!std::is_copy_constructible_v<hwt::purgatory>);
-static_assert(std::is_nothrow_move_constructible_v<hwt::purgatory>);
-static_assert(std::is_nothrow_move_assignable_v<hwt::purgatory>);
-static_assert(std::is_trivially_copyable_v<hwt::purgatory::operation>);
+static_assert(!std::is_copy_constructible_v<hwt_cxx::purgatory>);
+static_assert(std::is_nothrow_move_constructible_v<hwt_cxx::purgatory>);
+static_assert(std::is_nothrow_move_assignable_v<hwt_cxx::purgatory>);
+static_assert(std::is_trivially_copyable_v<hwt_cxx::purgatory::operation>);
 
 static const hwt_key one{1, 1};
 static const hwt_key two{1, 2};
 
 struct fixture {
 	manual m;
-	hwt::purgatory purgatory;
+	hwt_cxx::purgatory purgatory;
 	bool holds = false;
 	std::vector<hwt_outcome> outcomes{};
 
-	explicit fixture(hwt::purgatory::options options = {})
+	explicit fixture(hwt_cxx::purgatory::options options = {})
 	    : purgatory(m.timer, options)
 	{
 	}
@@ -52,7 +52,7 @@ struct fixture {
 		CHECK(outcomes.size() == 1 && outcomes[0] == outcome);
 		outcomes.clear();
 		return token::living == 0 && purgatory.stats().pending == 0 &&
-		    m.timer.pending() == 0;
+		    m.pending() == 0;
 	}
 };
 
@@ -93,7 +93,7 @@ TEST(expires)
 TEST(deadlines_move)
 {
 	fixture f;
-	hwt::purgatory::operation none;
+	hwt_cxx::purgatory::operation none;
 	std::error_code error;
 	auto a = f.purgatory.watch(hwt::never, one, nullptr, f.done());
 
@@ -129,7 +129,7 @@ TEST(lists_what_waits)
 
 	f.purgatory.watch(1s, one, nullptr, f.done());
 	CHECK(f.purgatory.count(one) == 2 && f.purgatory.count(two) == 1);
-	CHECK(f.purgatory.list(one, [&](hwt::purgatory::operation each) {
+	CHECK(f.purgatory.list(one, [&](hwt_cxx::purgatory::operation each) {
 		seen++;
 		return each.handle().id != a.handle().id;
 	}) == 1);
@@ -141,7 +141,7 @@ TEST(lists_what_waits)
 TEST(handles_end_it)
 {
 	fixture f;
-	hwt::purgatory::operation none;
+	hwt_cxx::purgatory::operation none;
 	auto a = f.purgatory.watch(hwt::never, one, nullptr, f.done());
 
 	CHECK(!none && !none.cancel() && !none.complete());
@@ -183,7 +183,7 @@ TEST(takes_all_kinds_of_callables_and_keys)
 
 TEST(an_error_destroys_the_callables)
 {
-	hwt::purgatory::options options;
+	hwt_cxx::purgatory::options options;
 
 	options.max_pending = 1;
 	fixture f(options);
@@ -203,14 +203,14 @@ TEST(an_error_destroys_the_callables)
 	f.purgatory.try_watch(error, 1s, one, nullptr, f.done());
 	CHECK(error.value() == ESHUTDOWN && token::living == 0);
 	options.shards = 3;
-	hwt::purgatory::try_make(error, f.m.timer, options);
+	hwt_cxx::purgatory::try_make(error, f.m.timer, options);
 	CHECK(error == std::errc::invalid_argument);
 	options.shards = 0;
 	options.name = "sixteen-bytes-!!";
-	hwt::purgatory::try_make(error, f.m.timer, options);
+	hwt_cxx::purgatory::try_make(error, f.m.timer, options);
 	CHECK(error == std::errc::invalid_argument);
 	options.name++;
-	hwt::purgatory::try_make(error, f.m.timer, options);
+	hwt_cxx::purgatory::try_make(error, f.m.timer, options);
 	CHECK(!error);
 }
 
@@ -233,7 +233,7 @@ struct throws_when_moved {
 TEST(errors_are_thrown)
 {
 	fixture f;
-	hwt::purgatory moved = std::move(f.purgatory);
+	hwt_cxx::purgatory moved = std::move(f.purgatory);
 	bool caught = false;
 
 	CHECK(thrown([&] { f.purgatory.check(one); }) == EINVAL);
@@ -258,14 +258,14 @@ TEST(the_destructor_ends_what_is_pending)
 	fixture f;
 
 	f.purgatory.watch(1s, one, f.predicate(), f.done());
-	f.purgatory = hwt::purgatory(f.m.timer);
+	f.purgatory = hwt_cxx::purgatory(f.m.timer);
 	CHECK(f.ended(HWT_SHUT_DOWN));
 }
 
 TEST(mailbox)
 {
-	hwt::purgatory::mailbox box;
-	hwt::purgatory::options options;
+	hwt_cxx::purgatory::mailbox box;
+	hwt_cxx::purgatory::options options;
 	pollfd ready{box.fd(), POLLIN, 0};
 
 	options.executor = box.executor();
@@ -277,7 +277,7 @@ TEST(mailbox)
 	CHECK(box.run(1) == 1 && f.outcomes.size() == 1);
 	f.purgatory.shutdown();
 	CHECK(box.run() == 1 && box.run() == 0 && f.outcomes.size() == 2);
-	hwt::purgatory::mailbox moved = std::move(box);
+	hwt_cxx::purgatory::mailbox moved = std::move(box);
 	CHECK(box.run() == 0 && box.executor() == nullptr);
 	CHECK(moved.fd() == ready.fd);
 }
@@ -285,12 +285,12 @@ TEST(mailbox)
 /* The loop is on another thread. */
 TEST(the_destructor_waits_for_a_mailbox)
 {
-	hwt::purgatory::mailbox box;
+	hwt_cxx::purgatory::mailbox box;
 	hwt::timer timer;
 	std::atomic<bool> ran{false};
 	std::thread loop;
 	{
-		hwt::purgatory purgatory(timer);
+		hwt_cxx::purgatory purgatory(timer);
 
 		purgatory.watch(
 		    1h, one, nullptr, [&ran, held = token()] { ran = true; },
@@ -308,7 +308,7 @@ TEST(the_destructor_waits_for_a_mailbox)
 TEST(a_forked_child_leaves_callables_alone)
 {
 	static fixture *f;
-	hwt::purgatory::options options;
+	hwt_cxx::purgatory::options options;
 
 	/* ThreadSanitizer sees at most 64 locks held in the child. */
 	options.shards = 8;
@@ -347,7 +347,7 @@ TEST(some_errors_end_the_program)
 	}) == 42);
 	CHECK(child([] {
 		fixture f;
-		auto *box = new hwt::purgatory::mailbox;
+		auto *box = new hwt_cxx::purgatory::mailbox;
 		f.purgatory.watch(
 		    1s, one, nullptr, [box] { delete box; }, box->executor());
 		f.purgatory.cancel(one);
@@ -363,10 +363,10 @@ TEST(each_ends_once_whatever_races)
 		THREADS = 3,
 		ROUNDS = 3000
 	};
-	hwt::options fast;
-	fast.tick = 50us;
+	hwt_options fast{};
+	fast.tick_ns = HWT_US(50);
 	hwt::timer timer(fast);
-	auto purgatory = std::make_unique<hwt::purgatory>(timer);
+	auto purgatory = std::make_unique<hwt_cxx::purgatory>(timer);
 	std::atomic<int> accepted{0}, ended{0};
 	std::vector<std::thread> threads;
 
