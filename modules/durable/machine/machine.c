@@ -199,10 +199,10 @@ machine_advance(struct machine *machine, struct machine_time time)
 }
 
 static uint64_t
-tokens_now(const struct machine *machine)
+tokens_at(const struct machine *machine, uint64_t steady_ms)
 {
 	uint64_t most = machine->limits.rate * TOKEN;
-	uint64_t since = machine->time.steady_ms - machine->tokens_ms;
+	uint64_t since = steady_ms - machine->tokens_ms;
 
 	/* A second fills the bucket. */
 	if (since >= 1000 ||
@@ -226,7 +226,7 @@ attempts_allowed(const struct machine *machine, size_t most)
 			most = left;
 	}
 	if (machine->limits.rate != 0) {
-		left = tokens_now(machine) / TOKEN;
+		left = tokens_at(machine, machine->time.steady_ms) / TOKEN;
 		if (left < most)
 			most = left;
 	}
@@ -249,30 +249,31 @@ least(uint64_t a, uint64_t b)
 
 /* Until a due record may be taken, as far as the rate is concerned. */
 static uint64_t
-rate_wait_ms(const struct machine *machine)
+rate_wait_ms(const struct machine *machine, uint64_t steady_ms)
 {
 	uint64_t tokens, rate = machine->limits.rate;
 
 	if (rate == 0)
 		return 0;
-	tokens = tokens_now(machine);
+	tokens = tokens_at(machine, steady_ms);
 	return tokens >= TOKEN ? 0 : (TOKEN - tokens + rate - 1) / rate;
 }
 
 uint64_t
-machine_wait_ms(const struct machine *machine)
+machine_wait_ms(const struct machine *machine, struct machine_time time)
 {
 	uint64_t wait_ms = TIME_NEVER;
 	bool full = machine->limits.running != 0 &&
 	    machine->count[STATE_RUNNING] >= machine->limits.running;
 
 	if (machine->wheel.count > 0)
-		wait_ms = until(machine->wheel.next, machine->time.now_ms);
+		wait_ms = until(machine->wheel.next, time.now_ms);
 	if (machine->leases.count > 0)
 		wait_ms = least(wait_ms,
-		    until(machine->leases.next, machine->time.steady_ms));
+		    until(machine->leases.next, time.steady_ms));
 	if (machine->count[STATE_DUE] > 0 && !machine->paused && !full)
-		wait_ms = least(wait_ms, rate_wait_ms(machine));
+		wait_ms = least(
+		    wait_ms, rate_wait_ms(machine, time.steady_ms));
 	return wait_ms;
 }
 
@@ -418,7 +419,8 @@ spend_tokens(struct machine *machine, size_t count)
 {
 	if (machine->limits.rate == 0 || count == 0)
 		return;
-	machine->tokens = tokens_now(machine) - count * TOKEN;
+	machine->tokens =
+	    tokens_at(machine, machine->time.steady_ms) - count * TOKEN;
 	machine->tokens_ms = machine->time.steady_ms;
 }
 

@@ -193,9 +193,10 @@ void machine_new_epoch(struct machine *machine);
 /* Moves what is due at this time, up to ADVANCE_WORK. */
 void machine_advance(struct machine *machine, struct machine_time time);
 
-/* In how many ms, from the last advance, a take may find something or an
- * advance change something; 0: at once; TIME_NEVER: not by itself. */
-uint64_t machine_wait_ms(const struct machine *machine);
+/* In how many ms, from this time on, a take may find something or an advance
+ * change something; 0: at once; TIME_NEVER: not by itself. */
+uint64_t machine_wait_ms(
+    const struct machine *machine, struct machine_time time);
 
 /* The policy of tasks that say nothing. */
 extern const struct policy machine_policy;

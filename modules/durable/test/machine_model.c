@@ -1161,7 +1161,7 @@ compare_lists(void)
 static void
 compare_wait(void)
 {
-	uint64_t wait_ms = machine_wait_ms(machine);
+	uint64_t wait_ms = machine_wait_ms(machine, machine->time);
 	size_t i;
 
 	for (i = 0; i < TASKS; i++) {
