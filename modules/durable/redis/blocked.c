@@ -15,8 +15,6 @@
 
 #include "modules/durable/redis/module.h"
 
-#define MS_NS UINT64_C(1000000)
-
 struct blocked {
 	struct waiting *waiting;
 	struct blocked *next, *prev;
@@ -156,7 +154,7 @@ blocked_look(context *ctx, string *name, struct queue *queue)
 
 	if (waiting == NULL)
 		return;
-	wait_ms = machine_wait_ms(queue->machine, clock_time(queue));
+	wait_ms = machine_wait_ms(queue->machine, clock_time(&queue->clock));
 	if (wait_ms == 0) {
 		api.signal_ready(ctx, name);
 		return;
@@ -165,9 +163,9 @@ blocked_look(context *ctx, string *name, struct queue *queue)
 		timer_disarm(ctx, waiting);
 		return;
 	}
-	at_ns = clock_steady_ns() + wait_ms * MS_NS;
+	at_ns = clock_steady_ns() + wait_ms * CLOCK_MS_NS;
 	/* One that fires within the same millisecond does. */
-	if (waiting->timer_ns != 0 && at_ns / MS_NS == waiting->timer_ns / MS_NS)
+	if (waiting->timer_ns != 0 && at_ns / CLOCK_MS_NS == waiting->timer_ns / CLOCK_MS_NS)
 		return;
 	timer_disarm(ctx, waiting);
 	waiting->timer_ns = at_ns;
@@ -215,7 +213,7 @@ blocked_add(
 	    .waiting = waiting,
 	    .next = waiting->clients,
 	    .until_ns = block_ms == 0 ? UINT64_MAX
-				      : clock_steady_ns() + block_ms * MS_NS,
+				      : clock_steady_ns() + block_ms * CLOCK_MS_NS,
 	};
 	if (waiting->clients != NULL)
 		waiting->clients->prev = blocked;

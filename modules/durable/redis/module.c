@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #include "modules/durable/machine/memory.h"
 #include "modules/durable/redis/module.h"
@@ -164,7 +163,7 @@ static void
 queue_begin(context *ctx, string *name, struct queue *queue)
 {
 	queue->mastership = mastership;
-	clock_begin(queue);
+	clock_begin(&queue->clock, queue->machine);
 	machine_new_epoch(queue->machine);
 	if (name != NULL)
 		(void)api.replicate(ctx, "HWT.X", "sccc", name, "0", "0",
@@ -189,15 +188,6 @@ refusal(const struct command *command, const struct queue *queue)
 	return level_error();
 }
 
-static uint64_t
-wall_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Runs a command of a client on the queue, which may be one that was made for
  * it. True: the client is to wait. */
 static bool
@@ -218,9 +208,10 @@ run_on(context *ctx, key *opened, const struct command *command,
 	if (command->writes) {
 		if (queue->mastership != mastership)
 			queue_begin(ctx, made ? NULL : argv[1], queue);
-		call.time = clock_time(queue);
+		call.time = clock_time(&queue->clock);
 	} else {
-		call.time.now_ms = wall_ms();
+		call.time.now_ms =
+		    clock_read_ns(CLOCK_REALTIME) / CLOCK_MS_NS;
 	}
 	revision = queue->machine->revision;
 	command_run(command, &call);

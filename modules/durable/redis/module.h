@@ -3,6 +3,7 @@
 #ifndef HWT_DURABLE_REDIS_MODULE_H
 #define HWT_DURABLE_REDIS_MODULE_H
 
+#include "modules/durable/machine/clock.h"
 #include "modules/durable/machine/command.h"
 #include "modules/durable/redis/api.h"
 
@@ -12,22 +13,12 @@ struct queue {
 	/* Which of this server's times as a master the clock and the epoch
 	 * belong to; 0: none yet. */
 	uint64_t mastership;
-	/* now: never falls and never stands still. */
-	uint64_t now_ns, read_ns;
-	/* steady: what it was, and the monotonic clock, then. */
-	uint64_t steady_ms, steady_read_ns;
+	struct queue_clock clock;
 };
 
 extern value_type *queue_type;
 /* Grows at each start and promotion; 0: a replica. */
 extern uint64_t mastership;
-
-/* clock.c */
-uint64_t clock_steady_ns(void);
-/* The time of a command that begins now. */
-struct machine_time clock_time(struct queue *queue);
-/* After a start or a promotion: from what the machine says. */
-void clock_begin(struct queue *queue);
 
 /* module.c: the queue under a name, or NULL; also if it is of another type. */
 struct queue *queue_find(context *ctx, string *name);
