@@ -23,8 +23,7 @@ check_record(struct node *node, void *ctx)
 	struct check *check = ctx;
 	const struct lease *lease;
 
-	check_that(check,
-	    record->state > STATE_NONE && record->state < STATES,
+	check_that(check, record->state > STATE_NONE && record->state < STATES,
 	    "a record has no state");
 	if (check->broken != NULL)
 		return;
@@ -89,12 +88,12 @@ machine_check(struct machine *machine)
 	int i;
 
 	do
-		cursor = table_scan(
-		    &machine->records, cursor, check_record, &check);
+		cursor =
+		    table_scan(&machine->records, cursor, check_record, &check);
 	while (cursor != 0);
 	do
-		cursor = table_scan(
-		    &machine->workers, cursor, check_worker, &check);
+		cursor =
+		    table_scan(&machine->workers, cursor, check_worker, &check);
 	while (cursor != 0);
 	wheel_walk(&machine->wheel, check_in_wheel, &check);
 	wheel_walk(&machine->leases, check_in_leases, &check);
@@ -111,8 +110,8 @@ machine_check(struct machine *machine)
 		    "2: a count is wrong");
 		sum += machine->count[i];
 	}
-	check_that(&check, sum == machine->records.count,
-	    "1: the table has others");
+	check_that(
+	    &check, sum == machine->records.count, "1: the table has others");
 	check_that(&check, c->added == sum + c->removed + c->dropped,
 	    "3: added is not the sum of the others");
 	return check.broken;

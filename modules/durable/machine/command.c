@@ -40,8 +40,8 @@ argument_is(const struct argument *argument, const char *word)
 }
 
 bool
-argument_number(const struct argument *argument, uint64_t least,
-    uint64_t most, uint64_t *number)
+argument_number(const struct argument *argument, uint64_t least, uint64_t most,
+    uint64_t *number)
 {
 	uint64_t value = 0;
 	size_t i;
@@ -82,8 +82,7 @@ take_number(
 }
 
 static const struct argument *
-take_bytes(
-    struct words *words, size_t least, size_t most, const char *error)
+take_bytes(struct words *words, size_t least, size_t most, const char *error)
 {
 	static const struct argument none = {"", 0};
 
@@ -98,7 +97,8 @@ take_bytes(
 static const struct argument *
 take_id(struct words *words)
 {
-	return take_bytes(words, 1, MACHINE_ID_MAX, "ARG an id has 1 to 64 bytes");
+	return take_bytes(
+	    words, 1, MACHINE_ID_MAX, "ARG an id has 1 to 64 bytes");
 }
 
 static struct words
@@ -237,15 +237,14 @@ run_add(struct call *call)
 		tasks[i].id_length = word->length;
 		tasks[i].due_ms =
 		    add.each ? take_due(&words, call) : add.due_ms;
-		word = take_bytes(&words, 0, call->payload_max,
-		    "ARG a payload is too long");
+		word = take_bytes(
+		    &words, 0, call->payload_max, "ARG a payload is too long");
 		tasks[i].payload = word->bytes;
 		tasks[i].payload_length = word->length;
 	}
 	if (!words_end(&words))
 		return;
-	error = machine_add(
-	    call->machine, &add.policy, tasks, count, results);
+	error = machine_add(call->machine, &add.policy, tasks, count, results);
 	if (error != MACHINE_OK) {
 		answer_error(call, error);
 		return;
@@ -289,8 +288,8 @@ answer_taken(
 		reply->number(reply->ctx, record->attempt);
 		reply->number(reply->ctx, record->policy->attempts);
 		reply->number(reply->ctx, record->lease->due_ms);
-		reply->bytes(reply->ctx, record_payload(record),
-		    record->payload_length);
+		reply->bytes(
+		    reply->ctx, record_payload(record), record->payload_length);
 	}
 }
 
@@ -307,8 +306,8 @@ run_take(struct call *call)
 	parse_take(&words, &take);
 	while (any_left(&words)) {
 		if (take_word(&words, "REQUEST")) {
-			take.request = take_number(&words, 1, INT64_MAX,
-			    "ARG REQUEST is 1 or more");
+			take.request = take_number(
+			    &words, 1, INT64_MAX, "ARG REQUEST is 1 or more");
 		} else if (take_word(&words, "BLOCK")) {
 			blocks = true;
 			call->block_ms = take_number(
@@ -322,8 +321,8 @@ run_take(struct call *call)
 	error = machine_take(call->machine, &take, taken, &count);
 	if (error == MACHINE_PAUSED && blocks)
 		error = MACHINE_OK;
-	call->blocked = error == MACHINE_OK && count == 0 && blocks &&
-	    !call->final;
+	call->blocked =
+	    error == MACHINE_OK && count == 0 && blocks && !call->final;
 	if (call->blocked)
 		return;
 	if (error != MACHINE_OK)
@@ -510,8 +509,8 @@ run_reschedule(struct call *call)
 	call->reply->array(call->reply->ctx, count);
 	for (i = 0; i < count; i++)
 		call->reply->number(call->reply->ctx,
-		    machine_reschedule(call->machine, ids[i].bytes,
-			ids[i].length, due_ms));
+		    machine_reschedule(
+			call->machine, ids[i].bytes, ids[i].length, due_ms));
 }
 
 static const char *const state_names[STATES] = {
@@ -558,8 +557,8 @@ run_get(struct call *call)
 		answer_name(reply, "");
 	answer_name(reply, "reason");
 	if (record->state == STATE_DEAD && record->reason != NULL)
-		reply->bytes(reply->ctx, record->reason->text,
-		    record->reason->length);
+		reply->bytes(
+		    reply->ctx, record->reason->text, record->reason->length);
 	else
 		answer_name(reply, "");
 	answer_name(reply, "payload");
@@ -660,10 +659,11 @@ answer_list(
 	size_t i;
 
 	/* The lowest bit of a cursor is 0, and 63 bits have 19 digits. */
-	cursor = 2 * take_number(words, 0, INT64_MAX,
-	    "ARG a cursor is a number of an earlier answer, or 0");
-	listed.most = take_number(words, 1, LIST_MAX / 2,
-	    "ARG the count is 1 to 500");
+	cursor = 2 *
+	    take_number(words, 0, INT64_MAX,
+		"ARG a cursor is a number of an earlier answer, or 0");
+	listed.most =
+	    take_number(words, 1, LIST_MAX / 2, "ARG the count is 1 to 500");
 	if (!words_end(words))
 		return;
 	cursor = list_some(call->machine, state, cursor, &listed);
@@ -682,8 +682,8 @@ answer_list(
 		reply->bytes(reply->ctx,
 		    record->reason != NULL ? record->reason->text : "",
 		    record->reason != NULL ? record->reason->length : 0);
-		reply->bytes(reply->ctx, record_payload(record),
-		    record->payload_length);
+		reply->bytes(
+		    reply->ctx, record_payload(record), record->payload_length);
 	}
 }
 
@@ -701,8 +701,9 @@ run_list(struct call *call)
 			break;
 	}
 	if (state == STATES)
-		fail(&words, "ARG a state is waiting, due, running, done, dead "
-			     "or cancelled");
+		fail(&words,
+		    "ARG a state is waiting, due, running, done, dead "
+		    "or cancelled");
 	words.at++;
 	answer_list(call, (enum machine_state)state, &words);
 }

@@ -269,11 +269,10 @@ machine_wait_ms(const struct machine *machine, struct machine_time time)
 	if (machine->wheel.count > 0)
 		wait_ms = until(machine->wheel.next, time.now_ms);
 	if (machine->leases.count > 0)
-		wait_ms = least(wait_ms,
-		    until(machine->leases.next, time.steady_ms));
+		wait_ms =
+		    least(wait_ms, until(machine->leases.next, time.steady_ms));
 	if (machine->count[STATE_DUE] > 0 && !machine->paused && !full)
-		wait_ms = least(
-		    wait_ms, rate_wait_ms(machine, time.steady_ms));
+		wait_ms = least(wait_ms, rate_wait_ms(machine, time.steady_ms));
 	return wait_ms;
 }
 
@@ -543,8 +542,8 @@ place_anew(struct machine *machine, struct record *record, uint64_t due_ms)
 }
 
 bool
-machine_reschedule(struct machine *machine, const char *id, size_t id_length,
-    uint64_t due_ms)
+machine_reschedule(
+    struct machine *machine, const char *id, size_t id_length, uint64_t due_ms)
 {
 	struct record *record = machine_find(machine, id, id_length);
 
@@ -592,8 +591,7 @@ machine_drop(struct machine *machine, const char *id, size_t id_length)
 }
 
 void
-machine_set_limits(
-    struct machine *machine, const struct machine_limits *limits)
+machine_set_limits(struct machine *machine, const struct machine_limits *limits)
 {
 	if (limits->rate != machine->limits.rate) {
 		machine->tokens = limits->rate * TOKEN;
@@ -640,15 +638,14 @@ list_one(struct node *node, void *ctx)
 }
 
 uint64_t
-machine_list(struct machine *machine, enum machine_state state,
-    uint64_t cursor, size_t buckets,
-    void (*visit)(const struct record *record, void *ctx), void *ctx)
+machine_list(struct machine *machine, enum machine_state state, uint64_t cursor,
+    size_t buckets, void (*visit)(const struct record *record, void *ctx),
+    void *ctx)
 {
 	struct list_visit list = {state, visit, ctx};
 
 	do
-		cursor =
-		    table_scan(&machine->records, cursor, list_one, &list);
+		cursor = table_scan(&machine->records, cursor, list_one, &list);
 	while (cursor != 0 && --buckets > 0);
 	return cursor;
 }

@@ -145,7 +145,8 @@ struct machine_limits {
 };
 
 struct machine_counters {
-	uint64_t added, begun, retried; /* attempts; those that were not the last */
+	uint64_t added, begun,
+	    retried; /* attempts; those that were not the last */
 	uint64_t done, dead, cancelled; /* ends */
 	uint64_t leases_ended, expired;
 	uint64_t removed, dropped; /* records, after retention; dead letters */
@@ -253,14 +254,12 @@ bool machine_extend(struct machine *machine, const char *id, size_t id_length,
     uint64_t fence, uint64_t visibility_ms);
 
 /* True: it is cancelled now, or was before. */
-bool machine_cancel(
-    struct machine *machine, const char *id, size_t id_length);
+bool machine_cancel(struct machine *machine, const char *id, size_t id_length);
 /* True: its next attempt is the first again, and due then. */
-bool machine_reschedule(struct machine *machine, const char *id,
-    size_t id_length, uint64_t due_ms);
+bool machine_reschedule(
+    struct machine *machine, const char *id, size_t id_length, uint64_t due_ms);
 /* Dead letters. */
-bool machine_replay(
-    struct machine *machine, const char *id, size_t id_length);
+bool machine_replay(struct machine *machine, const char *id, size_t id_length);
 bool machine_drop(struct machine *machine, const char *id, size_t id_length);
 
 void machine_set_limits(
@@ -301,8 +300,7 @@ size_t machine_save_header(
 size_t record_encoded_length(const struct record *record);
 void record_encode(const struct record *record, unsigned char *to);
 /* The header is not a part. sink gets each record by itself. */
-void machine_save(
-    struct machine *machine, const struct machine_sink *sink);
+void machine_save(struct machine *machine, const struct machine_sink *sink);
 
 /* Into a new machine: the header, then each record, then the end. False: not
  * what was saved by this version, or damaged, or no memory: destroy it. */

@@ -199,8 +199,8 @@ record_clear_reason(struct machine *machine, struct record *record)
 static struct worker *
 worker_take(struct machine *machine, const char *name, size_t length)
 {
-	struct worker *worker = (void *)table_find(
-	    &machine->workers, name, length);
+	struct worker *worker =
+	    (void *)table_find(&machine->workers, name, length);
 
 	if (worker != NULL)
 		return worker;
@@ -228,9 +228,8 @@ worker_release(struct machine *machine, struct worker *worker)
 }
 
 bool
-record_lease(struct machine *machine, struct record *record,
-    const char *worker, size_t worker_length, uint64_t request,
-    uint64_t due_ms)
+record_lease(struct machine *machine, struct record *record, const char *worker,
+    size_t worker_length, uint64_t request, uint64_t due_ms)
 {
 	struct worker *of = worker_take(machine, worker, worker_length);
 	struct lease *lease;
@@ -361,8 +360,8 @@ machine_track(struct machine *machine)
 bool
 machine_reserve(struct machine *machine)
 {
-	size_t most = machine->changes_max == 0 ? CHANGES_FIRST
-						: machine->changes_max;
+	size_t most =
+	    machine->changes_max == 0 ? CHANGES_FIRST : machine->changes_max;
 	struct change *changes;
 
 	while (most < machine->changes_count + CHANGES_OF_COMMAND)

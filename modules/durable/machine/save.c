@@ -143,11 +143,10 @@ machine_save_header(
 }
 
 bool
-machine_load_header(
-    struct machine *machine, const void *header, size_t length)
+machine_load_header(struct machine *machine, const void *header, size_t length)
 {
-	struct reader reader = {header, (const unsigned char *)header + length,
-	    false};
+	struct reader reader = {
+	    header, (const unsigned char *)header + length, false};
 	struct machine loaded = *machine;
 
 	(void)get(&reader, HEADER_MAGIC, HEADER_MAGIC);
@@ -275,11 +274,10 @@ record_decode(
 }
 
 bool
-machine_load_record(
-    struct machine *machine, const void *bytes, size_t length)
+machine_load_record(struct machine *machine, const void *bytes, size_t length)
 {
-	struct reader reader = {bytes, (const unsigned char *)bytes + length,
-	    false};
+	struct reader reader = {
+	    bytes, (const unsigned char *)bytes + length, false};
 	struct decoded d;
 	struct record *record;
 

@@ -36,8 +36,7 @@ bool table_prepare(struct table *table);
 void table_insert(struct table *table, struct node *node);
 void table_remove(struct table *table, struct node *node);
 /* Puts one node in the place of another that has the same key. */
-void table_replace(
-    struct table *table, struct node *node, struct node *with);
+void table_replace(struct table *table, struct node *node, struct node *with);
 /* Frees the table, after it has passed each entry to release, if that is not
  * NULL. The table is empty then. */
 void table_clear(struct table *table, void (*release)(struct node *node));

@@ -64,70 +64,70 @@ typedef void event_function(
     context *ctx, struct event event, uint64_t sub_event, void *data);
 
 /* name here, name there, result, parameters */
-#define API_FUNCTIONS(F)                                                     \
-	F(alloc, Alloc, void *, (size_t))                                    \
-	F(calloc, Calloc, void *, (size_t, size_t))                          \
-	F(realloc, Realloc, void *, (void *, size_t))                        \
-	F(free, Free, void, (void *))                                        \
-	F(set_attributes, SetModuleAttribs, void,                            \
-	    (context *, const char *, int, int))                             \
-	F(create_command, CreateCommand, int,                                \
-	    (context *, const char *, command_function *, const char *, int, \
-		int, int))                                                   \
-	F(create_type, CreateDataType, value_type *,                         \
-	    (context *, const char *, int, struct type_methods *))           \
-	F(wrong_arity, WrongArity, int, (context *))                         \
-	F(context_flags, GetContextFlags, int, (context *))                  \
-	F(string_bytes, StringPtrLen, const char *,                          \
-	    (const string *, size_t *))                                      \
-	F(create_string, CreateString, string *,                             \
-	    (context *, const char *, size_t))                               \
-	F(free_string, FreeString, void, (context *, string *))              \
-	F(selected_db, GetSelectedDb, int, (context *))                      \
-	F(select_db, SelectDb, int, (context *, int))                        \
-	F(open_key, OpenKey, key *, (context *, string *, int))              \
-	F(close_key, CloseKey, void, (key *))                                \
-	F(key_kind, KeyType, int, (key *))                                   \
-	F(key_type, ModuleTypeGetType, value_type *, (key *))                \
-	F(key_value, ModuleTypeGetValue, void *, (key *))                    \
-	F(set_value, ModuleTypeSetValue, int, (key *, value_type *, void *)) \
-	F(reply_number, ReplyWithLongLong, int, (context *, long long))      \
-	F(reply_array, ReplyWithArray, int, (context *, long))               \
-	F(reply_bytes, ReplyWithStringBuffer, int,                           \
-	    (context *, const char *, size_t))                               \
-	F(reply_null, ReplyWithNull, int, (context *))                       \
-	F(reply_error, ReplyWithError, int, (context *, const char *))       \
-	F(reply_call, ReplyWithCallReply, int, (context *, call_reply *))    \
-	F(replicate, Replicate, int,                                         \
-	    (context *, const char *, const char *, ...))                    \
-	F(replicate_verbatim, ReplicateVerbatim, int, (context *))           \
-	F(log, Log, void, (context *, const char *, const char *, ...))      \
-	F(call, Call, call_reply *,                                          \
-	    (context *, const char *, const char *, ...))                    \
-	F(free_reply, FreeCallReply, void, (call_reply *))                   \
-	F(reply_element, CallReplyArrayElement, call_reply *,                \
-	    (call_reply *, size_t))                                          \
-	F(reply_text, CallReplyStringPtr, const char *,                      \
-	    (call_reply *, size_t *))                                        \
-	F(block_on_keys, BlockClientOnKeys, blocked_client *,                \
-	    (context *, command_function *, command_function *,              \
-		void (*)(context *, void *), long long, string **, int,      \
-		void *))                                                     \
-	F(unblock, UnblockClient, int, (blocked_client *, void *))           \
-	F(signal_ready, SignalKeyAsReady, void, (context *, string *))       \
-	F(ready_key, GetBlockedClientReadyKey, string *, (context *))        \
-	F(create_timer, CreateTimer, timer_id,                               \
-	    (context *, long long, void (*)(context *, void *), void *))     \
-	F(stop_timer, StopTimer, int, (context *, timer_id, void **))        \
-	F(subscribe, SubscribeToServerEvent, int,                            \
-	    (context *, struct event, event_function *))                     \
+#define API_FUNCTIONS(F)                                                      \
+	F(alloc, Alloc, void *, (size_t))                                     \
+	F(calloc, Calloc, void *, (size_t, size_t))                           \
+	F(realloc, Realloc, void *, (void *, size_t))                         \
+	F(free, Free, void, (void *))                                         \
+	F(set_attributes, SetModuleAttribs, void,                             \
+	    (context *, const char *, int, int))                              \
+	F(create_command, CreateCommand, int,                                 \
+	    (context *, const char *, command_function *, const char *, int,  \
+		int, int))                                                    \
+	F(create_type, CreateDataType, value_type *,                          \
+	    (context *, const char *, int, struct type_methods *))            \
+	F(wrong_arity, WrongArity, int, (context *))                          \
+	F(context_flags, GetContextFlags, int, (context *))                   \
+	F(string_bytes, StringPtrLen, const char *,                           \
+	    (const string *, size_t *))                                       \
+	F(create_string, CreateString, string *,                              \
+	    (context *, const char *, size_t))                                \
+	F(free_string, FreeString, void, (context *, string *))               \
+	F(selected_db, GetSelectedDb, int, (context *))                       \
+	F(select_db, SelectDb, int, (context *, int))                         \
+	F(open_key, OpenKey, key *, (context *, string *, int))               \
+	F(close_key, CloseKey, void, (key *))                                 \
+	F(key_kind, KeyType, int, (key *))                                    \
+	F(key_type, ModuleTypeGetType, value_type *, (key *))                 \
+	F(key_value, ModuleTypeGetValue, void *, (key *))                     \
+	F(set_value, ModuleTypeSetValue, int, (key *, value_type *, void *))  \
+	F(reply_number, ReplyWithLongLong, int, (context *, long long))       \
+	F(reply_array, ReplyWithArray, int, (context *, long))                \
+	F(reply_bytes, ReplyWithStringBuffer, int,                            \
+	    (context *, const char *, size_t))                                \
+	F(reply_null, ReplyWithNull, int, (context *))                        \
+	F(reply_error, ReplyWithError, int, (context *, const char *))        \
+	F(reply_call, ReplyWithCallReply, int, (context *, call_reply *))     \
+	F(replicate, Replicate, int,                                          \
+	    (context *, const char *, const char *, ...))                     \
+	F(replicate_verbatim, ReplicateVerbatim, int, (context *))            \
+	F(log, Log, void, (context *, const char *, const char *, ...))       \
+	F(call, Call, call_reply *,                                           \
+	    (context *, const char *, const char *, ...))                     \
+	F(free_reply, FreeCallReply, void, (call_reply *))                    \
+	F(reply_element, CallReplyArrayElement, call_reply *,                 \
+	    (call_reply *, size_t))                                           \
+	F(reply_text, CallReplyStringPtr, const char *,                       \
+	    (call_reply *, size_t *))                                         \
+	F(block_on_keys, BlockClientOnKeys, blocked_client *,                 \
+	    (context *, command_function *, command_function *,               \
+		void (*)(context *, void *), long long, string **, int,       \
+		void *))                                                      \
+	F(unblock, UnblockClient, int, (blocked_client *, void *))            \
+	F(signal_ready, SignalKeyAsReady, void, (context *, string *))        \
+	F(ready_key, GetBlockedClientReadyKey, string *, (context *))         \
+	F(create_timer, CreateTimer, timer_id,                                \
+	    (context *, long long, void (*)(context *, void *), void *))      \
+	F(stop_timer, StopTimer, int, (context *, timer_id, void **))         \
+	F(subscribe, SubscribeToServerEvent, int,                             \
+	    (context *, struct event, event_function *))                      \
 	F(save_bytes, SaveStringBuffer, void, (file *, const char *, size_t)) \
-	F(load_bytes, LoadStringBuffer, char *, (file *, size_t *))          \
-	F(emit, EmitAOF, void, (file *, const char *, const char *, ...))    \
-	F(register_info, RegisterInfoFunc, int,                              \
-	    (context *, void (*)(info_context *, int)))                      \
-	F(info_section, InfoAddSection, int, (info_context *, const char *)) \
-	F(info_number, InfoAddFieldULongLong, int,                           \
+	F(load_bytes, LoadStringBuffer, char *, (file *, size_t *))           \
+	F(emit, EmitAOF, void, (file *, const char *, const char *, ...))     \
+	F(register_info, RegisterInfoFunc, int,                               \
+	    (context *, void (*)(info_context *, int)))                       \
+	F(info_section, InfoAddSection, int, (info_context *, const char *))  \
+	F(info_number, InfoAddFieldULongLong, int,                            \
 	    (info_context *, const char *, unsigned long long))
 
 struct api {

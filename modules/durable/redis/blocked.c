@@ -165,12 +165,13 @@ blocked_look(context *ctx, string *name, struct queue *queue)
 	}
 	at_ns = clock_steady_ns() + wait_ms * CLOCK_MS_NS;
 	/* One that fires within the same millisecond does. */
-	if (waiting->timer_ns != 0 && at_ns / CLOCK_MS_NS == waiting->timer_ns / CLOCK_MS_NS)
+	if (waiting->timer_ns != 0 &&
+	    at_ns / CLOCK_MS_NS == waiting->timer_ns / CLOCK_MS_NS)
 		return;
 	timer_disarm(ctx, waiting);
 	waiting->timer_ns = at_ns;
-	waiting->timer = api.create_timer(
-	    ctx, (long long)wait_ms, timer_fired, waiting);
+	waiting->timer =
+	    api.create_timer(ctx, (long long)wait_ms, timer_fired, waiting);
 }
 
 /* However the wait has ended. */
@@ -212,8 +213,9 @@ blocked_add(
 	*blocked = (struct blocked){
 	    .waiting = waiting,
 	    .next = waiting->clients,
-	    .until_ns = block_ms == 0 ? UINT64_MAX
-				      : clock_steady_ns() + block_ms * CLOCK_MS_NS,
+	    .until_ns = block_ms == 0
+		? UINT64_MAX
+		: clock_steady_ns() + block_ms * CLOCK_MS_NS,
 	};
 	if (waiting->clients != NULL)
 		waiting->clients->prev = blocked;

@@ -108,8 +108,8 @@ ignore_error(void *ctx, const char *text)
 	(void)text;
 }
 
-static const struct reply no_reply = {NULL, ignore_count, ignore_number,
-    ignore_bytes, ignore_null, ignore_error};
+static const struct reply no_reply = {
+    NULL, ignore_count, ignore_number, ignore_bytes, ignore_null, ignore_error};
 
 /* False: the key has a value of another type. */
 static bool
@@ -166,8 +166,8 @@ queue_begin(context *ctx, string *name, struct queue *queue)
 	clock_begin(&queue->clock, queue->machine);
 	machine_new_epoch(queue->machine);
 	if (name != NULL)
-		(void)api.replicate(ctx, "HWT.X", "sccc", name, "0", "0",
-		    "EPOCH");
+		(void)api.replicate(
+		    ctx, "HWT.X", "sccc", name, "0", "0", "EPOCH");
 }
 
 /* Keeps a queue that was made for this command. */
@@ -210,8 +210,7 @@ run_on(context *ctx, key *opened, const struct command *command,
 			queue_begin(ctx, made ? NULL : argv[1], queue);
 		call.time = clock_time(&queue->clock);
 	} else {
-		call.time.now_ms =
-		    clock_read_ns(CLOCK_REALTIME) / CLOCK_MS_NS;
+		call.time.now_ms = clock_read_ns(CLOCK_REALTIME) / CLOCK_MS_NS;
 	}
 	revision = queue->machine->revision;
 	command_run(command, &call);
@@ -219,9 +218,8 @@ run_on(context *ctx, key *opened, const struct command *command,
 		if (made)
 			queue_keep(ctx, opened, argv[1], queue);
 		(void)api.replicate(ctx, "HWT.X", "sllsv", argv[1],
-		    (long long)call.time.now_ms,
-		    (long long)call.time.steady_ms, argv[0], argv + 2,
-		    (size_t)argc - 2);
+		    (long long)call.time.now_ms, (long long)call.time.steady_ms,
+		    argv[0], argv + 2, (size_t)argc - 2);
 	} else if (made) {
 		queue_destroy(queue);
 		queue = NULL;
@@ -248,8 +246,8 @@ run_command(context *ctx, string **argv, int argc, bool may_block)
 	    ctx, argv[1], API_READ | (command->writes ? API_WRITE : 0));
 	if (!key_read(opened, &queue)) {
 		api.close_key(opened);
-		return api.reply_error(ctx,
-		    "WRONGTYPE the key holds no queue of hwt");
+		return api.reply_error(
+		    ctx, "WRONGTYPE the key holds no queue of hwt");
 	}
 	error = refusal(command, queue);
 	if (error != NULL) {
@@ -258,8 +256,8 @@ run_command(context *ctx, string **argv, int argc, bool may_block)
 		made = queue == NULL;
 		if (made)
 			queue = queue_create();
-		blocked = run_on(ctx, opened, command, queue, made, argv, argc,
-		    may_block);
+		blocked = run_on(
+		    ctx, opened, command, queue, made, argv, argc, may_block);
 	}
 	api.close_key(opened);
 	return blocked ? API_ERR : API_OK;
@@ -329,8 +327,7 @@ run_replicated(context *ctx, struct queue *queue, string **argv, int argc)
 	    .final = true,
 	};
 
-	if (!argument_number(
-		&words[2], 0, INT64_MAX, &call.time.now_ms) ||
+	if (!argument_number(&words[2], 0, INT64_MAX, &call.time.now_ms) ||
 	    !argument_number(&words[3], 0, INT64_MAX, &call.time.steady_ms))
 		fail_load(ctx, "ARG HWT.X: no time");
 	else if (argument_is(&words[4], "EPOCH"))
@@ -426,12 +423,12 @@ create_commands(context *ctx)
 	for (i = 0; i < command_count; i++) {
 		const struct command *command = &command_table[i];
 		const char *flags = command->adds ? "write deny-oom"
-		    : command->writes		  ? "write"
+		    : command->writes             ? "write"
 						  : "readonly";
 
 		(void)strcpy(name + 4, command->name);
-		if (api.create_command(ctx, name, command_any, flags, 1, 1,
-			1) != API_OK)
+		if (api.create_command(
+			ctx, name, command_any, flags, 1, 1, 1) != API_OK)
 			return API_ERR;
 	}
 	if (api.create_command(ctx, "HWT.X", command_x, "write", 1, 1, 1) !=
@@ -491,10 +488,9 @@ RedisModule_OnLoad(context *ctx, string **argv, int argc)
 		return API_ERR;
 	if (api.context_flags(ctx) & API_MASTER)
 		mastership = ++masterships;
-	if (api.subscribe(
-		ctx, (struct event){EVENT_ROLE, 1}, role_changed) != API_OK ||
-	    api.subscribe(ctx, (struct event){EVENT_CRON, 1}, cron) !=
+	if (api.subscribe(ctx, (struct event){EVENT_ROLE, 1}, role_changed) !=
 		API_OK ||
+	    api.subscribe(ctx, (struct event){EVENT_CRON, 1}, cron) != API_OK ||
 	    level_start(ctx) != API_OK)
 		return API_ERR;
 	return api.register_info(ctx, info);

@@ -132,13 +132,13 @@ rdb_load(file *from, int version)
 		return NULL;
 	queue = queue_create();
 	bytes = api.load_bytes(from, &length);
-	whole = bytes != NULL &&
-	    machine_load_header(queue->machine, bytes, length);
+	whole =
+	    bytes != NULL && machine_load_header(queue->machine, bytes, length);
 	while (whole && length > 0) {
 		api.free(bytes);
 		bytes = api.load_bytes(from, &length);
-		whole = bytes != NULL &&
-		    batch_load(queue->machine, bytes, length);
+		whole =
+		    bytes != NULL && batch_load(queue->machine, bytes, length);
 	}
 	api.free(bytes);
 	if (whole && machine_load_end(queue->machine))
@@ -159,7 +159,7 @@ write_aof(void *ctx, const char *bytes, size_t length)
 {
 	struct rewrite *rewrite = ctx;
 	const char *word = length == 0 ? "RESTORED"
-	    : rewrite->begun	       ? "RECORDS"
+	    : rewrite->begun           ? "RECORDS"
 				       : "HEADER";
 
 	api.emit(rewrite->to, "HWT.X", "scccb", rewrite->name, "0", "0", word,

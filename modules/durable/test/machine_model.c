@@ -45,10 +45,10 @@ one_in(uint64_t n)
 	return random_below(n) == 0;
 }
 
-#define CHECK(condition)                                            \
-	do {                                                        \
-		if (!(condition))                                   \
-			failed(__FILE__, __LINE__, #condition);     \
+#define CHECK(condition)                                        \
+	do {                                                    \
+		if (!(condition))                               \
+			failed(__FILE__, __LINE__, #condition); \
 	} while (0)
 
 static void
@@ -120,8 +120,8 @@ static struct reply
 reply_into(struct answer *answer)
 {
 	answer->length = 0;
-	return (struct reply){answer, put_array, put_number, put_bytes,
-	    put_null, put_error};
+	return (struct reply){
+	    answer, put_array, put_number, put_bytes, put_null, put_error};
 }
 
 /*
@@ -278,8 +278,8 @@ model_turn(bool leases, uint64_t until_ms, uint64_t work)
 		do {
 			model_time_came(task);
 			work--;
-		} while (work > 0 &&
-		    (task = model_first(leases, tick)) != NULL);
+		} while (
+		    work > 0 && (task = model_first(leases, tick)) != NULL);
 		if (before != TIME_NEVER) {
 			charge = tick - before;
 			charge = (charge < slots ? charge : slots - 1) / 128;
@@ -331,8 +331,7 @@ word_number(struct words *words, uint64_t number)
 {
 	char text[24];
 
-	(void)snprintf(
-	    text, sizeof(text), "%llu", (unsigned long long)number);
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
 	word(words, text);
 }
 
@@ -369,8 +368,7 @@ add_options(struct words *words, struct policy *policy)
 	}
 	if (one_in(2)) {
 		policy->retry_first_ms = random_delay();
-		policy->retry_most_ms =
-		    policy->retry_first_ms + random_delay();
+		policy->retry_most_ms = policy->retry_first_ms + random_delay();
 		word(words, "RETRY");
 		word_number(words, policy->retry_first_ms);
 		word_number(words, policy->retry_most_ms);
@@ -514,8 +512,8 @@ model_first_due(void)
 
 /* The repetition of a take: what is left of the first, oldest fence first. */
 static size_t
-model_take_again(const char *worker, uint64_t request, size_t limit,
-    struct task **taken)
+model_take_again(
+    const char *worker, uint64_t request, size_t limit, struct task **taken)
 {
 	uint64_t after = 0;
 	size_t count = 0;
@@ -546,8 +544,7 @@ model_begin(struct task *task, const char *worker, uint64_t request,
     uint64_t visibility_ms)
 {
 	task->lease_due_ms = task->time_ms;
-	model_place(
-	    task, STATE_RUNNING, model.time.steady_ms + visibility_ms);
+	model_place(task, STATE_RUNNING, model.time.steady_ms + visibility_ms);
 	task->fence = ++model.fence;
 	task->attempt++;
 	task->request = request;
@@ -898,8 +895,8 @@ op_get(struct words *words, const struct reply *expected)
 	expect_pair(expected, "result", task->policy.result_ms);
 	expect_text(expected, "worker",
 	    task->state == STATE_RUNNING ? task->worker : "");
-	expect_text(expected, "reason",
-	    task->state == STATE_DEAD ? task->reason : "");
+	expect_text(
+	    expected, "reason", task->state == STATE_DEAD ? task->reason : "");
 	expect_text(expected, "payload", task->payload);
 }
 
@@ -1120,8 +1117,7 @@ compare_stats(void)
 	CHECK(memcmp(&machine->counters, &model.counters,
 		  sizeof(model.counters)) == 0);
 	for (i = STATE_WAITING; i < STATES; i++)
-		CHECK(machine->count[i] ==
-		    model_count((enum machine_state)i));
+		CHECK(machine->count[i] == model_count((enum machine_state)i));
 	CHECK(machine->fence == model.fence);
 }
 
@@ -1148,9 +1144,9 @@ compare_lists(void)
 		uint64_t count = 0;
 
 		do
-			cursor = machine_list(machine,
-			    (enum machine_state)state, cursor, 3,
-			    count_listed, &count);
+			cursor =
+			    machine_list(machine, (enum machine_state)state,
+				cursor, 3, count_listed, &count);
 		while (cursor != 0);
 		CHECK(count == model_count((enum machine_state)state));
 	}
@@ -1179,8 +1175,8 @@ compare_wait(void)
 static void
 step_time(void)
 {
-	uint64_t by = one_in(3) ? 0 : random_below(UINT64_C(1)
-				     << random_below(12));
+	uint64_t by =
+	    one_in(3) ? 0 : random_below(UINT64_C(1) << random_below(12));
 
 	if (one_in(500))
 		by = random_below(1000000);
@@ -1357,8 +1353,8 @@ seed_begin(uint64_t seed)
 	seed_now = seed;
 	random_state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	memset(&model, 0, sizeof(model));
-	now = (struct machine_time){1000000 + random_below(100000),
-	    random_below(1000)};
+	now = (struct machine_time){
+	    1000000 + random_below(100000), random_below(1000)};
 	machine = machine_create(seed);
 	replica = machine_create(~seed);
 	CHECK(machine != NULL && replica != NULL);
