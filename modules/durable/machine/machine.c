@@ -176,6 +176,7 @@ time_came(struct record *record, void *ctx)
 	}
 	/* No change of a row: a waiting record whose time has come is due. */
 	machine->revision++;
+	machine->came_due++;
 	machine_place(machine, record, STATE_DUE);
 }
 

@@ -177,6 +177,9 @@ struct machine {
 	/* Grows with each change; not a part of the state. A host that finds it
 	 * unchanged after a command has nothing to store or to hand on. */
 	uint64_t revision;
+	/* So many of these were moves from WAITING to DUE, which a host that
+	 * stores rows need not store. */
+	uint64_t came_due;
 };
 
 /* NULL: no memory. seed: of the hash of ids; not a part of the state. */

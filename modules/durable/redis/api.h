@@ -29,6 +29,7 @@ typedef struct RedisModuleString string;
 typedef struct RedisModuleKey key;
 typedef struct RedisModuleType value_type;
 typedef struct RedisModuleIO file;
+typedef struct RedisModuleDigest digest;
 typedef struct RedisModuleBlockedClient blocked_client;
 typedef struct RedisModuleCallReply call_reply;
 typedef struct RedisModuleInfoCtx info_context;
@@ -43,7 +44,7 @@ struct type_methods {
 	void (*rdb_save)(file *to, void *value);
 	void (*aof_rewrite)(file *to, string *name, void *value);
 	size_t (*mem_usage)(const void *value);
-	void *digest;
+	void (*digest)(digest *of, void *value);
 	void (*free)(void *value);
 	void *aux_load, *aux_save;
 	int aux_save_triggers;
@@ -121,6 +122,8 @@ typedef void event_function(
 	F(stop_timer, StopTimer, int, (context *, timer_id, void **))         \
 	F(subscribe, SubscribeToServerEvent, int,                             \
 	    (context *, struct event, event_function *))                      \
+	F(digest_number, DigestAddLongLong, void, (digest *, long long))      \
+	F(digest_end, DigestEndSequence, void, (digest *))                    \
 	F(save_bytes, SaveStringBuffer, void, (file *, const char *, size_t)) \
 	F(load_bytes, LoadStringBuffer, char *, (file *, size_t *))           \
 	F(emit, EmitAOF, void, (file *, const char *, const char *, ...))     \

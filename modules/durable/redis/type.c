@@ -202,6 +202,16 @@ mem_usage(const void *value)
 	return sizeof(*queue) + machine_memory(queue->machine);
 }
 
+/* DEBUG DIGEST-VALUE tells whether a replica has the same. */
+static void
+add_digest(digest *of, void *value)
+{
+	struct queue *queue = value;
+
+	api.digest_number(of, (long long)machine_digest(queue->machine));
+	api.digest_end(of);
+}
+
 /* UNLINK frees in the background what takes many steps. */
 static size_t
 free_effort(string *name, const void *value)
@@ -253,6 +263,7 @@ type_create(context *ctx)
 	    .rdb_save = rdb_save,
 	    .aof_rewrite = aof_rewrite,
 	    .mem_usage = mem_usage,
+	    .digest = add_digest,
 	    .free = queue_destroy,
 	    .free_effort = free_effort,
 	    .copy = copy,

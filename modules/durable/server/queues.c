@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ROWS. The key of a row is a queue's number times 2^40 and a serial. Serial 0
+ * is the machine's header, others are records. Queue 0 is the directory: its
+ * serials are the numbers of queues, and its rows their names.
+ */
+#include "modules/durable/server/queues.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define NUMBER_SHIFT 40
+#define NUMBER_MAX ((UINT64_C(1) << 22) - 1)
+#define NAME_MAX_BYTES 130 /* of a space and a queue, and what joins them */
+
+static uint64_t
+row_key(uint64_t number, uint64_t serial)
+{
+	return number << NUMBER_SHIFT | serial;
+}
+
+static const void *
+queue_key(const struct node *node, size_t *length)
+{
+	const struct queue *queue = (const void *)node;
+
+	*length = queue->name_length;
+	return queue->name;
+}
+
+static struct queue *
+queue_create(struct queues *queues, const char *name, size_t length)
+{
+	struct queue *queue = calloc(1, sizeof(*queue) + length);
+
+	if (queue == NULL || !table_prepare(&queues->names)) {
+		free(queue);
+		return NULL;
+	}
+	queue->machine = machine_create(queues->seed);
+	if (queue->machine == NULL) {
+		free(queue);
+		return NULL;
+	}
+	machine_track(queue->machine);
+	queue->name_length = length;
+	memcpy(queue->name, name, length);
+	queue->next = queues->first;
+	if (queues->first != NULL)
+		queues->first->prev = queue;
+	queues->first = queue;
+	table_insert(&queues->names, &queue->node);
+	return queue;
+}
+
+static void
+queue_destroy(struct queues *queues, struct queue *queue)
+{
+	if (queue->prev != NULL)
+		queue->prev->next = queue->next;
+	else
+		queues->first = queue->next;
+	if (queue->next != NULL)
+		queue->next->prev = queue->prev;
+	table_remove(&queues->names, &queue->node);
+	machine_destroy(queue->machine);
+	free(queue);
+}
+
+struct queue *
+queues_get(struct queues *queues, const char *name, size_t length)
+{
+	struct queue *queue = (void *)table_find(&queues->names, name, length);
+
+	if (queue != NULL)
+		return queue;
+	queue = queue_create(queues, name, length);
+	if (queue != NULL) {
+		machine_new_epoch(queue->machine);
+		clock_begin(&queue->clock, queue->machine);
+	}
+	return queue;
+}
+
+void
+queues_drop_unused(struct queues *queues, struct queue *queue)
+{
+	if (queue->number == 0 && !queue->dirty && queue->waiting == NULL)
+		queue_destroy(queues, queue);
+}
+
+struct loading {
+	struct queues *queues;
+	struct queue *queue; /* whose rows are being read */
+	int error;
+};
+
+static struct queue *
+queue_of_number(const struct queues *queues, uint64_t number)
+{
+	struct queue *queue = queues->first;
+
+	while (queue != NULL && queue->number != number)
+		queue = queue->next;
+	return queue;
+}
+
+static bool
+load_name(
+    struct queues *queues, uint64_t number, const void *name, size_t length)
+{
+	struct queue *queue;
+
+	if (length == 0 || length > NAME_MAX_BYTES || number > NUMBER_MAX)
+		return false;
+	queue = queue_create(queues, name, length);
+	if (queue == NULL)
+		return false;
+	queue->number = number;
+	if (number > queues->last_number)
+		queues->last_number = number;
+	return true;
+}
+
+static bool
+load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
+{
+	struct loading *loading = ctx;
+	uint64_t number = key >> NUMBER_SHIFT;
+	uint64_t serial = key & (row_key(1, 0) - 1);
+
+	if (number == 0)
+		return load_name(loading->queues, serial, bytes, length);
+	if (loading->queue == NULL || loading->queue->number != number)
+		loading->queue = queue_of_number(loading->queues, number);
+	if (loading->queue == NULL)
+		return false;
+	if (serial == 0)
+		return machine_load_header(
+		    loading->queue->machine, bytes, length);
+	return machine_load_record(loading->queue->machine, bytes, length);
+}
+
+int
+queues_open(struct queues *queues, const char *folder)
+{
+	struct loading loading = {.queues = queues};
+	struct queue *queue;
+	int error;
+
+	memset(queues, 0, sizeof(*queues));
+	queues->names.key = queue_key;
+	(void)!getrandom(&queues->seed, sizeof(queues->seed), GRND_NONBLOCK);
+	queues->names.seed = queues->seed;
+	error = store_open(&queues->store, folder);
+	if (error != 0)
+		return error;
+	error = store_scan(queues->store, load_row, &loading);
+	if (error == -ECANCELED)
+		error = -EILSEQ;
+	for (queue = queues->first; queue && error == 0; queue = queue->next) {
+		if (!machine_load_end(queue->machine))
+			error = -EILSEQ;
+		machine_new_epoch(queue->machine);
+		clock_begin(&queue->clock, queue->machine);
+	}
+	if (error != 0)
+		queues_close(queues);
+	return error;
+}
+
+void
+queues_close(struct queues *queues)
+{
+	while (queues->first != NULL)
+		queue_destroy(queues, queues->first);
+	table_clear(&queues->names, NULL);
+	store_close(queues->store);
+}
+
+static uint64_t
+stored_revision(const struct machine *machine)
+{
+	return machine->revision - machine->came_due;
+}
+
+static void
+mark_dirty(struct queues *queues, struct queue *queue)
+{
+	queue->looked_at = true;
+	if (queue->dirty)
+		return;
+	queue->dirty = true;
+	queue->dirty_next = queues->dirty;
+	queues->dirty = queue;
+}
+
+void
+queues_run(struct queues *queues, struct queue *queue,
+    const struct command *command, struct call *call)
+{
+	uint64_t revision = stored_revision(queue->machine);
+
+	if (command->adds && queues->disk_full) {
+		call->reply->error(call->reply->ctx, "FULL the disk is full");
+		return;
+	}
+	if (!machine_reserve(queue->machine)) {
+		call->reply->error(call->reply->ctx, "OOM no memory");
+		return;
+	}
+	call->machine = queue->machine;
+	call->time = clock_time(&queue->clock);
+	command_run(command, call);
+	if (stored_revision(queue->machine) != revision)
+		mark_dirty(queues, queue);
+}
+
+void
+queues_tidy(struct queues *queues)
+{
+	struct queue *queue;
+	uint64_t revision;
+
+	for (queue = queues->first; queue != NULL; queue = queue->next) {
+		struct machine_time time = clock_time(&queue->clock);
+
+		if (machine_wait_ms(queue->machine, time) > 0 ||
+		    !machine_reserve(queue->machine))
+			continue;
+		revision = stored_revision(queue->machine);
+		machine_advance(queue->machine, time);
+		if (stored_revision(queue->machine) != revision)
+			mark_dirty(queues, queue);
+	}
+	if (queues->disk_full && store_refill(queues->store))
+		queues->disk_full = false;
+}
+
+static enum store_error
+put_record(struct store *store, uint64_t number, const struct change *change)
+{
+	uint64_t key = row_key(number, change->serial);
+	unsigned char small[1024];
+	unsigned char *bytes = small;
+	enum store_error error;
+	size_t length;
+
+	if (change->record == NULL)
+		return store_remove(store, key);
+	length = record_encoded_length(change->record);
+	if (length > sizeof(small))
+		bytes = malloc(length);
+	if (bytes == NULL)
+		return STORE_FULL;
+	record_encode(change->record, bytes);
+	error = store_put(store, key, bytes, length);
+	if (bytes != small)
+		free(bytes);
+	return error;
+}
+
+static enum store_error
+put_queue(struct queues *queues, struct queue *queue)
+{
+	unsigned char header[MACHINE_HEADER_MAX];
+	struct machine *machine = queue->machine;
+	enum store_error error = STORE_OK;
+	uint64_t number = queue->number;
+	size_t i;
+
+	if (number == 0) {
+		if (queues->last_number == NUMBER_MAX)
+			return STORE_FULL;
+		number = ++queues->last_number;
+		queue->number = number;
+		error = store_put(queues->store, row_key(0, number),
+		    queue->name, queue->name_length);
+	}
+	if (error == STORE_OK)
+		error = store_put(queues->store, row_key(number, 0), header,
+		    machine_save_header(machine, header));
+	for (i = 0; i < machine->changes_count && error == STORE_OK; i++)
+		error = put_record(queues->store, number, &machine->changes[i]);
+	return error;
+}
+
+struct stored_rows {
+	struct store *store;
+	uint64_t number;
+};
+
+static const void *
+stored_row(void *ctx, uint64_t serial, size_t *length)
+{
+	const struct stored_rows *rows = ctx;
+
+	return store_get(rows->store, row_key(rows->number, serial), length);
+}
+
+/* False: a queue could not be put back. */
+static bool
+undo_queue(struct queues *queues, struct queue *queue)
+{
+	struct stored_rows rows = {queues->store, queue->number};
+	const struct machine_rows source = {stored_row, &rows};
+	size_t length;
+
+	if (queue->number == 0 ||
+	    store_get(queues->store, row_key(0, queue->number), &length) ==
+		NULL) {
+		/* It was made in this transaction. */
+		machine_destroy(queue->machine);
+		queue->number = 0;
+		queue->machine = machine_create(queues->seed);
+		if (queue->machine == NULL)
+			return false;
+		machine_track(queue->machine);
+		machine_new_epoch(queue->machine);
+		return true;
+	}
+	if (!machine_undo(queue->machine, &source))
+		return false;
+	/* No fence that was given since may come again. */
+	machine_new_epoch(queue->machine);
+	return true;
+}
+
+static enum store_error
+undo_all(struct queues *queues)
+{
+	struct queue *queue;
+	bool whole = true;
+
+	store_roll_back(queues->store);
+	while ((queue = queues->dirty) != NULL) {
+		queues->dirty = queue->dirty_next;
+		queue->dirty = false;
+		whole = whole && undo_queue(queues, queue);
+	}
+	queues->disk_full = true;
+	store_use_reserve(queues->store);
+	return whole ? STORE_FULL : STORE_BROKEN;
+}
+
+enum store_error
+queues_commit(struct queues *queues)
+{
+	enum store_error error;
+	struct queue *queue;
+	bool durable = false;
+
+	if (queues->dirty == NULL)
+		return STORE_OK;
+	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next)
+		durable = durable || !queue->machine->memory_level;
+	error = store_begin(queues->store, durable);
+	for (queue = queues->dirty; queue != NULL && error == STORE_OK;
+	     queue = queue->dirty_next)
+		error = put_queue(queues, queue);
+	if (error == STORE_OK)
+		error = store_commit(queues->store);
+	if (error == STORE_FULL)
+		return undo_all(queues);
+	while (error == STORE_OK && (queue = queues->dirty) != NULL) {
+		queues->dirty = queue->dirty_next;
+		queue->dirty = false;
+		machine_settle(queue->machine);
+	}
+	return error;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store on SQLite: one table of rows, in a database with a write-ahead log
+ * and synchronous=FULL, so that a commit is one fsync of the log.
+ *
+ * Each row ends with a checksum of its key and bytes, since SQLite has none of
+ * pages. Small pages make a commit of few rows short.
+ */
+#include "modules/durable/server/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define APPLICATION_ID 0x68777464 /* "hwtd" */
+#define STORE_VERSION 1
+#define RESERVE_BYTES ((off_t)16 << 20)
+#define CHECKSUM_BYTES sizeof(uint32_t)
+
+struct store {
+	sqlite3 *database;
+	sqlite3_stmt *begin, *put, *remove, *commit, *roll_back, *get;
+	int folder; /* locked */
+	bool durable; /* the setting of synchronous */
+	unsigned char *row; /* for a put */
+	size_t room;
+	char message[160];
+};
+
+static uint32_t
+checksum(uint64_t key, const unsigned char *bytes, size_t length)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325) ^ key;
+
+	for (; length > 0; length--)
+		sum = (sum ^ *bytes++) * UINT64_C(0x100000001b3);
+	return (uint32_t)(sum ^ sum >> 32);
+}
+
+static void
+say(struct store *store, const char *what)
+{
+	(void)snprintf(store->message, sizeof(store->message), "%s", what);
+}
+
+static enum store_error
+error_of(struct store *store, int result)
+{
+	if (result == SQLITE_OK || result == SQLITE_DONE ||
+	    result == SQLITE_ROW)
+		return STORE_OK;
+	say(store, sqlite3_errmsg(store->database));
+	return (result & 0xff) == SQLITE_FULL ? STORE_FULL : STORE_BROKEN;
+}
+
+static enum store_error
+step(struct store *store, sqlite3_stmt *statement)
+{
+	int result = sqlite3_step(statement);
+	enum store_error error = error_of(store, result);
+
+	(void)sqlite3_reset(statement);
+	return error;
+}
+
+/* Whether the database is this program's and of this version; a new one becomes
+ * so. */
+static int
+claim(struct store *store)
+{
+	sqlite3_stmt *statement;
+	int id = -1, version = -1;
+
+	if (sqlite3_prepare_v2(store->database,
+		"SELECT * FROM pragma_application_id, pragma_user_version", -1,
+		&statement, NULL) != SQLITE_OK)
+		return -EPROTO;
+	if (sqlite3_step(statement) == SQLITE_ROW) {
+		id = sqlite3_column_int(statement, 0);
+		version = sqlite3_column_int(statement, 1);
+	}
+	(void)sqlite3_finalize(statement);
+	if (id == APPLICATION_ID && version == STORE_VERSION)
+		return 0;
+	if (id != 0 || version != 0) {
+		say(store, "the file is of another program or version");
+		return -EPROTO;
+	}
+	if (sqlite3_exec(store->database,
+		"BEGIN; PRAGMA application_id = 0x68777464;"
+		"PRAGMA user_version = 1;"
+		"CREATE TABLE rows (key INTEGER PRIMARY KEY, bytes BLOB);"
+		"COMMIT",
+		NULL, NULL, NULL) == SQLITE_OK)
+		return 0;
+	say(store, sqlite3_errmsg(store->database));
+	return -EPROTO;
+}
+
+static bool
+prepare(struct store *store)
+{
+	static const struct {
+		size_t at;
+		const char *text;
+	} statements[] = {
+	    {offsetof(struct store, begin), "BEGIN IMMEDIATE"},
+	    {offsetof(struct store, put),
+		"INSERT OR REPLACE INTO rows VALUES (?1, ?2)"},
+	    {offsetof(struct store, remove), "DELETE FROM rows WHERE key = ?1"},
+	    {offsetof(struct store, commit), "COMMIT"},
+	    {offsetof(struct store, roll_back), "ROLLBACK"},
+	    {offsetof(struct store, get),
+		"SELECT bytes FROM rows WHERE key = ?1"},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(statements) / sizeof(*statements); i++) {
+		void *at = (char *)store + statements[i].at;
+
+		if (sqlite3_prepare_v3(store->database, statements[i].text, -1,
+			SQLITE_PREPARE_PERSISTENT, at, NULL) != SQLITE_OK)
+			return false;
+	}
+	return true;
+}
+
+static int
+open_database(struct store *store, const char *folder)
+{
+	static const char settings[] =
+	    "PRAGMA page_size = 1024; PRAGMA locking_mode = EXCLUSIVE;"
+	    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+	    "PRAGMA wal_autocheckpoint = 16384; PRAGMA cache_size = -16384";
+	char path[4096];
+	int error;
+
+	if (snprintf(path, sizeof(path), "%s/tasks.db", folder) >=
+	    (int)sizeof(path))
+		return -ENAMETOOLONG;
+	if (sqlite3_open_v2(path, &store->database,
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+		    SQLITE_OPEN_NOMUTEX,
+		NULL) != SQLITE_OK ||
+	    sqlite3_exec(store->database, settings, NULL, NULL, NULL) !=
+		SQLITE_OK) {
+		say(store, sqlite3_errmsg(store->database));
+		return -EPROTO;
+	}
+	error = claim(store);
+	if (error == 0 && !prepare(store))
+		error = -EPROTO;
+	store->durable = true;
+	return error;
+}
+
+static int
+open_folder(const char *folder)
+{
+	int fd, error;
+
+	if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+		return -errno;
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	error = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	(void)close(fd);
+	return error;
+}
+
+int
+store_open(struct store **opened, const char *folder)
+{
+	struct store *store = calloc(1, sizeof(*store));
+	int error;
+
+	if (store == NULL)
+		return -ENOMEM;
+	store->folder = open_folder(folder);
+	if (store->folder < 0) {
+		error = store->folder;
+		free(store);
+		return error;
+	}
+	error = open_database(store, folder);
+	if (error != 0) {
+		store_close(store);
+		return error;
+	}
+	(void)store_refill(store);
+	*opened = store;
+	return 0;
+}
+
+void
+store_close(struct store *store)
+{
+	(void)sqlite3_finalize(store->begin);
+	(void)sqlite3_finalize(store->put);
+	(void)sqlite3_finalize(store->remove);
+	(void)sqlite3_finalize(store->commit);
+	(void)sqlite3_finalize(store->roll_back);
+	(void)sqlite3_finalize(store->get);
+	(void)sqlite3_close(store->database);
+	(void)close(store->folder);
+	free(store->row);
+	free(store);
+}
+
+enum store_error
+store_begin(struct store *store, bool durable)
+{
+	const char *text = durable ? "PRAGMA synchronous = FULL"
+				   : "PRAGMA synchronous = NORMAL";
+
+	if (durable != store->durable &&
+	    sqlite3_exec(store->database, text, NULL, NULL, NULL) != SQLITE_OK)
+		return STORE_BROKEN;
+	store->durable = durable;
+	return step(store, store->begin);
+}
+
+enum store_error
+store_put(struct store *store, uint64_t key, const void *bytes, size_t length)
+{
+	size_t whole = length + CHECKSUM_BYTES;
+	uint32_t sum = checksum(key, bytes, length);
+	unsigned char *row;
+
+	if (whole > store->room) {
+		row = realloc(store->row, 2 * whole);
+		if (row == NULL) {
+			say(store, "no memory");
+			return STORE_FULL;
+		}
+		store->row = row;
+		store->room = 2 * whole;
+	}
+	memcpy(store->row, bytes, length);
+	memcpy(store->row + length, &sum, sizeof(sum));
+	(void)sqlite3_bind_int64(store->put, 1, (sqlite3_int64)key);
+	(void)sqlite3_bind_blob64(
+	    store->put, 2, store->row, whole, SQLITE_STATIC);
+	return step(store, store->put);
+}
+
+enum store_error
+store_remove(struct store *store, uint64_t key)
+{
+	(void)sqlite3_bind_int64(store->remove, 1, (sqlite3_int64)key);
+	return step(store, store->remove);
+}
+
+enum store_error
+store_commit(struct store *store)
+{
+	enum store_error error = step(store, store->commit);
+
+	if (error == STORE_FULL)
+		store_roll_back(store);
+	return error;
+}
+
+/* SQLite may have rolled back by itself. */
+void
+store_roll_back(struct store *store)
+{
+	if (!sqlite3_get_autocommit(store->database))
+		(void)step(store, store->roll_back);
+}
+
+/* The bytes of a row without its checksum; NULL: damaged. */
+static const void *
+row_bytes(sqlite3_stmt *statement, int column, uint64_t key, size_t *length)
+{
+	const unsigned char *bytes = sqlite3_column_blob(statement, column);
+	size_t whole = (size_t)sqlite3_column_bytes(statement, column);
+	uint32_t sum;
+
+	if (bytes == NULL || whole < CHECKSUM_BYTES)
+		return NULL;
+	*length = whole - CHECKSUM_BYTES;
+	memcpy(&sum, bytes + *length, sizeof(sum));
+	return sum == checksum(key, bytes, *length) ? bytes : NULL;
+}
+
+int
+store_scan(struct store *store,
+    bool (*visit)(void *ctx, uint64_t key, const void *bytes, size_t length),
+    void *ctx)
+{
+	sqlite3_stmt *statement;
+	int result, error = 0;
+
+	if (sqlite3_prepare_v2(store->database,
+		"SELECT key, bytes FROM rows ORDER BY key", -1, &statement,
+		NULL) != SQLITE_OK)
+		return -EILSEQ;
+	while (error == 0 && (result = sqlite3_step(statement)) == SQLITE_ROW) {
+		uint64_t key = (uint64_t)sqlite3_column_int64(statement, 0);
+		size_t length;
+		const void *bytes = row_bytes(statement, 1, key, &length);
+
+		if (bytes == NULL)
+			error = -EILSEQ;
+		else if (!visit(ctx, key, bytes, length))
+			error = -ECANCELED;
+	}
+	if (error == 0 && result != SQLITE_DONE)
+		error = -EILSEQ;
+	if (error == -EILSEQ)
+		say(store, "a row is damaged");
+	(void)sqlite3_finalize(statement);
+	return error;
+}
+
+const void *
+store_get(struct store *store, uint64_t key, size_t *length)
+{
+	(void)sqlite3_reset(store->get);
+	(void)sqlite3_bind_int64(store->get, 1, (sqlite3_int64)key);
+	if (sqlite3_step(store->get) != SQLITE_ROW) {
+		(void)sqlite3_reset(store->get);
+		return NULL;
+	}
+	return row_bytes(store->get, 0, key, length);
+}
+
+int
+store_backup(struct store *store, const char *path)
+{
+	sqlite3_stmt *statement;
+	enum store_error error;
+
+	if (access(path, F_OK) == 0)
+		return -EEXIST;
+	if (sqlite3_prepare_v2(store->database, "VACUUM INTO ?1", -1,
+		&statement, NULL) != SQLITE_OK)
+		return -EIO;
+	(void)sqlite3_bind_text(statement, 1, path, -1, SQLITE_STATIC);
+	error = step(store, statement);
+	(void)sqlite3_finalize(statement);
+	if (error == STORE_OK)
+		return 0;
+	return error == STORE_FULL ? -ENOSPC : -EIO;
+}
+
+void
+store_use_reserve(struct store *store)
+{
+	(void)unlinkat(store->folder, "reserve", 0);
+}
+
+bool
+store_refill(struct store *store)
+{
+	struct statvfs space;
+	struct stat file;
+	int fd, error;
+
+	if (fstatat(store->folder, "reserve", &file, 0) == 0 &&
+	    file.st_size == RESERVE_BYTES)
+		return true;
+	if (fstatvfs(store->folder, &space) != 0 ||
+	    (off_t)(space.f_bavail * space.f_frsize) < 2 * RESERVE_BYTES)
+		return false;
+	fd = openat(
+	    store->folder, "reserve", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return false;
+	error = posix_fallocate(fd, 0, RESERVE_BYTES);
+	(void)close(fd);
+	if (error != 0)
+		store_use_reserve(store);
+	return error == 0;
+}
+
+const char *
+store_message(const struct store *store)
+{
+	return store->message;
+}
