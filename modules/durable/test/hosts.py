@@ -1,0 +1,708 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine in its two hosts: hwt.so in a real Redis, and the server on its
+own store. Both get the same commands; both are killed under load.
+
+    hosts.py [--seconds N] [CLASS[.test] ...]
+
+The last line counts. --seconds is for each run with kills.
+"""
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+BUILD = os.environ.get('BUILD', 'build/plain')
+SECONDS = 6
+
+
+class Error(Exception):
+    """An answer that is an error."""
+
+
+class Client:
+    """A connection: call() sends words and returns the answer."""
+
+    def __init__(self, port, timeout=20):
+        self.socket = socket.create_connection(('127.0.0.1', port), timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile('rb')
+
+    def send(self, *words):
+        data = b'*%d\r\n' % len(words)
+        for word in words:
+            if not isinstance(word, bytes):
+                word = str(word).encode()
+            data += b'$%d\r\n%s\r\n' % (len(word), word)
+        self.socket.sendall(data)
+
+    def read(self):
+        line = self.file.readline()
+        if not line.endswith(b'\r\n'):
+            raise ConnectionError('closed')
+        kind, rest = line[:1], line[1:-2]
+        if kind == b'-':
+            return Error(rest.decode())
+        if kind == b'+':
+            return rest
+        if kind == b':':
+            return int(rest)
+        if kind == b'$':
+            if rest == b'-1':
+                return None
+            data = self.file.read(int(rest) + 2)
+            if len(data) != int(rest) + 2:
+                raise ConnectionError('closed')
+            return data[:-2]
+        if rest == b'-1':
+            return None
+        return [self.read() for _ in range(int(rest))]
+
+    def call(self, *words):
+        self.send(*words)
+        answer = self.read()
+        if isinstance(answer, Error):
+            raise answer
+        return answer
+
+    def pairs(self, *words):
+        answer = self.call(*words)
+        return dict(zip((name.decode() for name in answer[::2]),
+                        answer[1::2]))
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+class Host:
+    """A server in a scratch folder, on a port of its own."""
+
+    def __init__(self, *more):
+        self.folder = tempfile.mkdtemp(prefix='hwt-hosts-')
+        self.port = free_port()
+        self.more = more
+        self.process = None
+        self.start()
+
+    def start(self):
+        log = open(os.path.join(self.folder, 'log'), 'ab')
+        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log)
+        log.close()
+        end = time.monotonic() + 30
+        while True:
+            try:
+                client = self.connect()
+                client.call('PING')
+                client.close()
+                return
+            except (OSError, Error) as error:
+                if 'NOAUTH' in str(error):
+                    return
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError('not started: ' + self.log()) from None
+                time.sleep(0.02)
+
+    def connect(self):
+        return Client(self.port)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+    def log(self):
+        with open(os.path.join(self.folder, 'log'), errors='replace') as file:
+            return file.read()[-2000:]
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+        shutil.rmtree(self.folder)
+
+
+class Redis(Host):
+    def command(self):
+        return ['redis-server', '--port', str(self.port), '--dir',
+                self.folder, '--appendonly', 'yes', '--appendfsync', 'always',
+                '--save', '', '--enable-debug-command', 'yes', '--loadmodule',
+                os.path.abspath(BUILD + '/hwt.so'), *self.more]
+
+
+class Server(Host):
+    def command(self):
+        return [BUILD + '/durable/hwtd', '--data', self.folder + '/data',
+                '--listen', str(self.port), *self.more]
+
+
+def take(client, key, limit=10, visibility=30000, *more):
+    """A dictionary of what was taken, by id."""
+    tasks = client.call('HWT.TAKE', key, 'w', limit, visibility, *more) or []
+    return {task[0]: task for task in tasks}
+
+
+class Hosted:
+    """Tests that both hosts must pass."""
+
+    def setUp(self):
+        self.host = self.make()
+        self.client = self.host.connect()
+
+    def tearDown(self):
+        self.client.close()
+        self.host.close()
+
+    def refused(self, code, *words):
+        with self.assertRaises(Error) as caught:
+            self.client.call(*words)
+        self.assertEqual(str(caught.exception).split()[0], code)
+
+    def test_a_blocked_take_gets_a_task_when_it_is_due(self):
+        begin = time.monotonic()
+        self.assertEqual(
+            self.client.call('HWT.ADD', 'q', 'IN', 200, 'TASKS', 'a', 'x'),
+            [0])
+        task = take(self.client, 'q', 1, 30000, 'BLOCK', 5000)[b'a']
+        self.assertGreaterEqual(time.monotonic() - begin, 0.2)
+        self.assertEqual([task[2], task[5]], [1, b'x'])
+        self.assertEqual(
+            self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS', 'a', task[1]),
+            [1])
+        self.assertEqual(self.client.pairs('HWT.GET', 'q', 'a')['state'],
+                         b'done')
+
+    def test_a_blocked_take_waits_for_an_add_of_a_new_queue(self):
+        other = self.host.connect()
+        other.send('HWT.TAKE', 'new', 'w', 1, 30000, 'BLOCK', 0)
+        time.sleep(0.1)
+        self.client.call('HWT.ADD', 'new', 'IN', 0, 'TASKS', 'a', 'x')
+        self.assertEqual(other.read()[0][0], b'a')
+        other.close()
+
+    def test_a_take_that_ends_empty_makes_no_queue(self):
+        self.assertIsNone(
+            self.client.call('HWT.TAKE', 'none', 'w', 1, 30000, 'BLOCK', 30))
+        self.assertIsNone(self.client.call('HWT.TAKE', 'none', 'w', 1, 30000))
+        self.assertEqual(self.client.call('HWT.QUEUES', 0, 100)[1], [])
+
+    def test_two_hundred_blocked_clients_get_one_task_each(self):
+        clients = [self.host.connect() for _ in range(200)]
+        for client in clients:
+            client.send('HWT.TAKE', 'q', 'w', 1, 30000, 'BLOCK', 10000)
+        time.sleep(0.2)
+        words = [word for i in range(200) for word in (f'id{i}', 'x')]
+        self.client.call('HWT.ADD', 'q', 'IN', 100, 'TASKS', *words)
+        ids = {client.read()[0][0] for client in clients}
+        self.assertEqual(len(ids), 200)
+        for client in clients:
+            client.close()
+
+    def test_a_client_that_is_gone_takes_nothing(self):
+        other = self.host.connect()
+        other.send('HWT.TAKE', 'q', 'w', 1, 30000, 'BLOCK', 0)
+        time.sleep(0.1)
+        other.close()
+        time.sleep(0.1)
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
+        self.assertIn(b'a', take(self.client, 'q'))
+
+    def test_a_lease_that_ends_gives_the_task_to_another_worker(self):
+        self.client.call('HWT.ADD', 'q', 'RETRY', 0, 0, 'IN', 0, 'TASKS', 'a',
+                         'x')
+        first = take(self.client, 'q', 1, 100)[b'a']
+        second = take(self.client, 'q', 1, 30000, 'BLOCK', 5000)[b'a']
+        self.assertGreater(second[1], first[1])
+        self.assertEqual(self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS',
+                                          'a', first[1]), [0])
+
+    def test_a_paused_queue_gives_nothing_until_it_is_resumed(self):
+        self.client.call('HWT.QUEUE', 'q', 'PAUSE')
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
+        self.refused('PAUSED', 'HWT.TAKE', 'q', 'w', 1, 30000)
+        other = self.host.connect()
+        other.send('HWT.TAKE', 'q', 'w', 1, 30000, 'BLOCK', 0)
+        time.sleep(0.1)
+        self.client.call('HWT.QUEUE', 'q', 'RESUME')
+        self.assertEqual(other.read()[0][0], b'a')
+        other.close()
+
+    def test_a_rate_is_kept_by_a_blocked_take(self):
+        self.client.call('HWT.QUEUE', 'q', 'RATE', 20)
+        words = [word for i in range(30) for word in (f'id{i}', 'x')]
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', *words)
+        begin = time.monotonic()
+        got = 0
+        while got < 30:
+            got += len(take(self.client, 'q', 30, 30000, 'BLOCK', 5000))
+        self.assertGreaterEqual(time.monotonic() - begin, 0.4)
+
+    def test_bad_input_is_an_error_and_changes_nothing(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 60000, 'TASKS', 'a', 'x')
+        before = self.client.pairs('HWT.STAT', 'q')
+        for words in (
+                ('HWT.ADD', 'q'),
+                ('HWT.ADD', 'q', 'IN', 'NaN', 'TASKS', 'b', 'x'),
+                ('HWT.ADD', 'q', 'IN', '-1', 'TASKS', 'b', 'x'),
+                ('HWT.ADD', 'q', 'IN', 10**18, 'TASKS', 'b', 'x'),
+                ('HWT.ADD', 'q', 'DUE', 10**18, 'TASKS', 'b', 'x'),
+                ('HWT.ADD', 'q', 'IN', 1, 'DUE', 1, 'TASKS', 'b', 'x'),
+                ('HWT.ADD', 'q', 'IN', 1, 'TASKS', 'b'),
+                ('HWT.ADD', 'q', 'IN', 1, 'TASKS', '', 'x'),
+                ('HWT.ADD', 'q', 'IN', 1, 'TASKS', 'b' * 65, 'x'),
+                ('HWT.ADD', 'q', 'IN', 1, 'TASKS', 'b', 'x' * 65537),
+                ('HWT.ADD', 'q', 'IN', 1, 'TASKS', *['b', 'x'] * 1025),
+                ('HWT.ADD', 'q', 'ATTEMPTS', 0, 'IN', 1, 'TASKS', 'b', 'x'),
+                ('HWT.TAKE', 'q', 'w', 0, 1000),
+                ('HWT.TAKE', 'q', 'w', 1, 0),
+                ('HWT.TAKE', 'q', 'w', 1, 1000, 'BLOCK'),
+                ('HWT.FINISH', 'q', 'DONE', 'TASKS', 'a', 'x'),
+                ('HWT.FINISH', 'q', 'MAYBE', 'TASKS', 'a', 1),
+                ('HWT.LIST', 'q', 'nowhere', 0, 10),
+                ('HWT.QUEUE', 'q', 'RATE', 'fast')):
+            with self.subTest(words=words[:6]):
+                self.refused('ARG', *words)
+        after = self.client.pairs('HWT.STAT', 'q')
+        for name in ('now', 'ahead', 'memory-bytes'):
+            del before[name], after[name]
+        self.assertEqual(before, after)
+
+    def test_ids_and_payloads_may_have_any_bytes(self):
+        identity, payload = b'\0\r\n"*\xff', b'$5\r\n\0' * 100
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', identity, payload)
+        self.assertEqual(take(self.client, 'q')[identity][5], payload)
+
+    def test_a_kill_loses_nothing(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x', 'b', 'y')
+        first = take(self.client, 'q', 1)[b'a']
+        self.client.call('HWT.QUEUE', 'q', 'RATE', 1000)
+        self.host.kill()
+        self.host.start()
+        self.client = self.host.connect()
+        second = take(self.client, 'q')
+        self.assertEqual(list(second), [b'b'])
+        # A new epoch: fences have grown, and the lease is still the worker's.
+        self.assertGreater(second[b'b'][1], first[1] + 1000)
+        self.assertEqual(self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS',
+                                          'a', first[1]), [1])
+        self.assertEqual(self.client.pairs('HWT.QUEUE', 'q')['rate'], 1000)
+
+    def test_kills_under_load_lose_nothing(self):
+        account = Account(self.host)
+        account.run(SECONDS)
+        self.assertEqual(account.judge(), [])
+        print(f'  {type(self).__name__}: {account.kills} kills, '
+              f'{len(account.added)} tasks acknowledged, '
+              f'{account.begun} executions, lost 0, early 0')
+
+
+class Account:
+    """Producers and workers on a host that is killed; who was told what."""
+
+    def __init__(self, host):
+        self.host = host
+        self.lock = threading.Lock()
+        self.added = {}  # id: due, in unix ms
+        self.cancelled = set()
+        self.maybe_cancelled = set()  # until the answer
+        self.attempts = {}  # id: [(fence, taken at)]
+        self.ended = {}  # id: fence of the accepted end
+        self.lost_ends = set()  # ids whose end was not answered
+        self.wrong = []
+        self.kills = 0
+        self.begun = 0
+        self.stopping = False
+
+    def run(self, seconds):
+        threads = [threading.Thread(target=self.produce, args=(i,))
+                   for i in range(3)]
+        workers = [threading.Thread(target=self.work, args=(i,))
+                   for i in range(3)]
+        for thread in threads + workers:
+            thread.start()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(random.uniform(0.3, 0.9))
+            self.host.kill()
+            self.kills += 1
+            self.host.start()
+        self.stopping = True
+        for thread in threads:
+            thread.join()
+        self.drain()
+        for thread in workers:
+            thread.join()
+
+    def drain(self):
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            with self.lock:
+                left = (set(self.added) - set(self.ended) - self.cancelled -
+                        self.lost_ends - self.maybe_cancelled)
+            if not left:
+                break
+            time.sleep(0.1)
+        self.drained = True
+
+    def client(self, old=None):
+        if old is not None:
+            old.close()
+        while True:
+            try:
+                return self.host.connect()
+            except OSError:
+                time.sleep(0.02)
+
+    def produce(self, number):
+        client = self.client()
+        count = 0
+        while not self.stopping:
+            ids = [f'p{number}-{count + i}' for i in range(5)]
+            due = int(time.time() * 1000) + random.randrange(200)
+            words = [word for i in ids for word in (i, 'x')]
+            try:
+                client.call('HWT.ADD', 'load', 'RETRY', 0, 0, 'DUE', due,
+                            'TASKS', *words)
+                with self.lock:
+                    for identity in ids:
+                        self.added[identity.encode()] = due
+                count += 5
+                if random.random() < 0.2:
+                    self.cancel(client, ids[0].encode())
+            except (OSError, Error):
+                # Uncertain: the same ids again.
+                client = self.client(client)
+        client.close()
+
+    def cancel(self, client, identity):
+        with self.lock:
+            self.maybe_cancelled.add(identity)
+        answer = client.call('HWT.CANCEL', 'load', identity)
+        with self.lock:
+            self.maybe_cancelled.discard(identity)
+            if answer == [1]:
+                self.cancelled.add(identity)
+                if identity in self.ended:
+                    self.wrong.append(f'{identity} cancelled after its end')
+
+    def work(self, number):
+        client = self.client()
+        while not getattr(self, 'drained', False):
+            try:
+                tasks = client.call('HWT.TAKE', 'load', f'w{number}', 16, 700,
+                                    'BLOCK', 200) or []
+                if tasks:
+                    self.execute(client, tasks)
+            except (OSError, Error):
+                client = self.client(client)
+        client.close()
+
+    def execute(self, client, tasks):
+        for identity, fence, _, _, due, _ in tasks:
+            with self.lock:
+                self.begun += 1
+                past = self.attempts.setdefault(identity, [])
+                if past and fence <= past[-1]:
+                    self.wrong.append(f'{identity}: a fence has not grown')
+                past.append(fence)
+                if identity in self.ended:
+                    self.wrong.append(f'{identity} begun after its end')
+                if time.time() * 1000 < due:
+                    self.wrong.append(f'{identity} early')
+                self.lost_ends.add(identity)
+        ended = client.call('HWT.FINISH', 'load', 'DONE', 'TASKS',
+                            *[word for task in tasks for word in task[:2]])
+        for (identity, fence, *_), accepted in zip(tasks, ended):
+            with self.lock:
+                self.lost_ends.discard(identity)
+                if accepted and identity in self.ended:
+                    self.wrong.append(f'{identity} has ended twice')
+                if accepted:
+                    self.ended[identity] = fence
+
+    def judge(self):
+        client = self.client()
+        for identity in self.added:
+            if identity in self.ended or identity in self.cancelled:
+                continue
+            state = client.pairs('HWT.GET', 'load', identity)
+            # What was not answered may have happened.
+            if state['state'] == b'cancelled':
+                known = identity in self.maybe_cancelled
+            else:
+                known = identity in self.lost_ends
+            if not known:
+                self.wrong.append(f'{identity} lost: {state}')
+        stat = client.pairs('HWT.STAT', 'load')
+        states = sum(stat[name] for name in ('waiting', 'due', 'running',
+                                             'done', 'dead', 'cancelled'))
+        if stat['added-total'] != (states + stat['removed-total'] +
+                                   stat['dropped-total']):
+            self.wrong.append(f'the sum is wrong: {stat}')
+        client.close()
+        return self.wrong
+
+
+class InRedis(Hosted, unittest.TestCase):
+    def make(self):
+        return Redis()
+
+    def digest(self, client, key='q'):
+        return client.call('DEBUG', 'DIGEST-VALUE', key)
+
+    def fill(self):
+        """Records in every state."""
+        words = [word for i in range(3000)
+                 for word in (f'id{i}', 'x' * (i % 90))]
+        for i in range(0, len(words), 2000):
+            self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS',
+                             *words[i:i + 2000])
+        self.client.call('HWT.ADD', 'q', 'ATTEMPTS', 3, 'IN', 10**9, 'TASKS',
+                         'late', 'x')
+        tasks = list(take(self.client, 'q', 90).values())
+        for words, part in (('DONE', tasks[:30]), ('FAIL broken', tasks[30:60]),
+                            ('RETRY 5000', tasks[60:80])):
+            self.client.call('HWT.FINISH', 'q', *words.split(), 'TASKS',
+                             *[word for task in part for word in task[:2]])
+        self.client.call('HWT.CANCEL', 'q', 'id2000')
+        self.client.call('HWT.QUEUE', 'q', 'RUNNING', 1000, 'RATE', 5)
+
+    def test_files_and_copies_have_the_same_queue(self):
+        self.fill()
+        digest = self.digest(self.client)
+        for preamble in ('yes', 'no'):
+            self.client.call('CONFIG', 'SET', 'aof-use-rdb-preamble', preamble)
+            self.client.call('BGREWRITEAOF')
+            time.sleep(0.1)
+            while b'aof_rewrite_in_progress:0' not in self.client.call(
+                    'INFO', 'persistence'):
+                time.sleep(0.05)
+            self.client.call('DEBUG', 'LOADAOF')
+            self.assertEqual(self.digest(self.client), digest)
+        self.client.call('DEBUG', 'RELOAD')
+        self.assertEqual(self.digest(self.client), digest)
+        self.client.call('COPY', 'q', 'copy')
+        self.assertEqual(self.digest(self.client, 'copy'), digest)
+        dump = self.client.call('DUMP', 'q')
+        self.client.call('RESTORE', 'restored', 0, dump)
+        self.assertEqual(self.digest(self.client, 'restored'), digest)
+        self.client.call('UNLINK', 'q')
+        self.assertEqual(self.client.call('EXISTS', 'q'), 0)
+
+    def test_a_replica_has_the_same_queue_and_outlives_its_master(self):
+        replica = Redis('--replicaof', '127.0.0.1 ' + str(self.host.port))
+        try:
+            self.follow(replica)
+        finally:
+            replica.close()
+
+    def follow(self, replica):
+        other = replica.connect()
+        self.fill()
+        fence = max(task[1] for task in take(self.client, 'q', 5).values())
+        random.seed(1)
+        for i in range(2000):
+            self.client.call('HWT.ADD', 'q', 'IN', random.randrange(50),
+                             'RESULT', 10, 'TASKS', f'r{i}', 'x')
+            if random.random() < 0.5:
+                self.client.call('HWT.QUEUE', 'q', 'RATE', 0)
+                for identity, task in take(self.client, 'q', 3, 20).items():
+                    self.client.call('HWT.FINISH', 'q', 'RETRY', 1, 'TASKS',
+                                     identity, task[1])
+        self.client.call('WAIT', 1, 5000)
+        self.assertEqual(self.digest(other), self.digest(self.client))
+        with self.assertRaises(Error):
+            other.call('HWT.TAKE', 'q', 'w', 1, 1000)
+        self.host.kill()
+        other.call('REPLICAOF', 'NO', 'ONE')
+        fences = [task[1] for task in take(other, 'q', 5).values()]
+        self.assertGreater(min(fences), fence + 10**6)
+        other.close()
+
+    def test_adds_are_refused_where_the_level_is_not_kept(self):
+        self.client.call('CONFIG', 'SET', 'appendfsync', 'everysec')
+        self.refused('DURABILITY', 'HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
+        self.client.call('HWT.QUEUE', 'q', 'LEVEL', 'memory')
+        self.assertEqual(self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS',
+                                          'a', 'x'), [0])
+        self.client.call('CONFIG', 'SET', 'appendfsync', 'always')
+        self.client.call('HWT.ADD', 'other', 'IN', 0, 'TASKS', 'a', 'x')
+
+    def test_other_types_and_internal_commands_are_refused(self):
+        self.client.call('SET', 's', 1)
+        self.refused('WRONGTYPE', 'HWT.ADD', 's', 'IN', 0, 'TASKS', 'a', 'x')
+        self.refused('ARG', 'HWT.X', 'q', 0, 0, 'EPOCH')
+
+    def test_a_take_in_a_transaction_does_not_block(self):
+        self.client.call('MULTI')
+        self.client.call('HWT.TAKE', 'q', 'w', 1, 1000, 'BLOCK', 0)
+        self.assertEqual(self.client.call('EXEC'), [None])
+
+
+class InServer(Hosted, unittest.TestCase):
+    def make(self):
+        return Server()
+
+    def raw(self, data):
+        """Sends bytes; True: the server has closed the connection."""
+        with socket.create_connection(('127.0.0.1', self.host.port), 10) as s:
+            s.sendall(data)
+            s.settimeout(0.5)
+            try:
+                while s.recv(65536):
+                    pass
+                return True
+            except socket.timeout:
+                return False
+
+    def test_requests_have_bounds(self):
+        self.assertTrue(self.raw(b'*1000000000\r\n'))
+        self.assertTrue(self.raw(b'*2\r\n$99999999999\r\n'))
+        self.assertTrue(self.raw(b'*1\r\n:5\r\n'))
+        self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
+        self.assertEqual(self.client.call('PING'), b'PONG')
+
+    def test_a_second_server_of_the_folder_is_refused(self):
+        other = subprocess.run(
+            [BUILD + '/durable/hwtd', '--data', self.host.folder + '/data',
+             '--listen', str(free_port())], capture_output=True, timeout=30)
+        self.assertEqual(other.returncode, 1)
+        self.assertIn(b'another process', other.stderr)
+
+    def test_a_password_is_needed(self):
+        path = self.host.folder + '/password'
+        with open(path, 'w') as file:
+            file.write('secret\n')
+        host = Server('--password-file', path)
+        client = host.connect()
+        for words in (('HWT.QUEUES', 0, 10), ('AUTH', 'secreT'),
+                      ('AUTH', ''), ('AUTH', 'secret2')):
+            with self.assertRaises(Error):
+                client.call(*words)
+        self.assertEqual(client.call('AUTH', 'secret'), b'OK')
+        self.assertEqual(client.call('HWT.QUEUES', 0, 10)[1], [])
+        client.close()
+        host.close()
+
+    def test_a_backup_is_a_whole_store(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
+        folder = tempfile.mkdtemp(dir=self.host.folder)
+        self.client.call('HWT.BACKUP', folder + '/tasks.db')
+        self.refused('ARG', 'HWT.BACKUP', folder + '/tasks.db')
+        self.host.stop()
+        shutil.rmtree(self.host.folder + '/data')
+        os.rename(folder, self.host.folder + '/data')
+        self.host.start()
+        self.client = self.host.connect()
+        self.assertIn(b'a', take(self.client, 'q'))
+
+    def test_a_damaged_row_is_found_at_the_start(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'payload-one')
+        self.host.stop()
+        path = self.host.folder + '/data/tasks.db'
+        with open(path, 'r+b') as file:
+            data = file.read()
+            at = data.rindex(b'payload-one')
+            file.seek(at)
+            file.write(b'payload-two')
+        with self.assertRaises(RuntimeError) as caught:
+            self.host.start()
+        self.assertIn('damaged', str(caught.exception))
+
+    def test_a_log_that_is_cut_anywhere_gives_what_was_committed(self):
+        for i in range(40):
+            self.client.call('HWT.ADD', 'q', 'IN', 10**7, 'TASKS', f'a{i}',
+                             'x' * 50)
+        self.host.kill()
+        log = self.host.folder + '/data/tasks.db-wal'
+        with open(log, 'rb') as file:
+            whole = file.read()
+        saved = self.host.folder + '/saved'
+        shutil.copytree(self.host.folder + '/data', saved)
+        last = 40
+        for cut in range(0, 4096, 229):
+            shutil.rmtree(self.host.folder + '/data')
+            shutil.copytree(saved, self.host.folder + '/data')
+            with open(log, 'wb') as file:
+                file.write(whole[:len(whole) - cut])
+            self.host.start()
+            self.client = self.host.connect()
+            stat = self.client.pairs('HWT.STAT', 'q')
+            self.assertLessEqual(stat['waiting'], last)
+            self.assertGreaterEqual(stat['waiting'], last - 3)
+            self.assertEqual(stat['waiting'], stat['added-total'])
+            last = stat['waiting']
+            self.host.kill()
+
+    def test_a_full_disk_refuses_adds_and_lets_finishes_through(self):
+        host = Server.__new__(Server)
+        host.folder = tempfile.mkdtemp(prefix='hwt-hosts-')
+        os.mkdir(host.folder + '/data')
+        if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=40m', 'tmpfs',
+                           host.folder + '/data']).returncode != 0:
+            self.skipTest('no tmpfs can be mounted')
+        host.port, host.more = free_port(), ()
+        try:
+            host.start()
+            self.fill_disk(host)
+        finally:
+            host.kill()
+            subprocess.run(['umount', host.folder + '/data'], check=True)
+            host.close()
+
+    def fill_disk(self, host):
+        client = host.connect()
+        stored = 0
+        with self.assertRaises(Error) as caught:
+            while stored < 4000:
+                client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', f'a{stored}',
+                            'x' * 60000)
+                stored += 1
+        self.assertTrue(str(caught.exception).startswith('FULL'))
+        self.assertGreater(stored, 50)
+        self.assertEqual(client.pairs('HWT.STAT', 'q')['added-total'], stored)
+        done = 0
+        while done < stored:
+            tasks = take(client, 'q', 50)
+            self.assertTrue(tasks)
+            done += sum(client.call(
+                'HWT.FINISH', 'q', 'DONE', 'TASKS',
+                *[word for task in tasks.values() for word in task[:2]]))
+        self.assertEqual(done, stored)
+        client.close()
+
+
+def main():
+    global SECONDS
+    words = sys.argv[1:]
+    if words[:1] == ['--seconds']:
+        SECONDS = float(words[1])
+        words = words[2:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    loader = unittest.defaultTestLoader
+    module = sys.modules['__main__']
+    suite = (loader.loadTestsFromNames(words, module) if words
+             else loader.loadTestsFromModule(module))
+    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    failed = len(result.failures) + len(result.errors)
+    print(f'{result.testsRun - failed - len(result.skipped)} passed, '
+          f'{failed} failed, {len(result.skipped)} skipped')
+    sys.exit(failed > 0 or result.testsRun == 0)
+
+
+if __name__ == '__main__':
+    main()
