@@ -72,6 +72,25 @@ $(foreach w,plain clang asan,build/$w/hwt-aof-repair): build/%/hwt-aof-repair: \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $< $(libs)
 
+# The third edition: the machine, and its two hosts.
+durable_machine := $(wildcard modules/durable/machine/*.c)
+durable_redis := $(wildcard modules/durable/redis/*.c)
+durable_server := $(wildcard modules/durable/server/*.c)
+$(foreach w,plain asan,$(patsubst %.c,build/$w/%.o,$(durable_machine) \
+	$(durable_redis))): own = -fPIC
+build/%/hwt.so: $$(call objects,$(durable_machine) $(durable_redis))
+	$(call say,LD)
+	$(Q)$(link) -shared -o $@ $^
+build/%/durable/hwtd: $$(call objects,$(durable_machine) $(durable_server)) \
+		build/%/libhwt.a
+	$(call say,LD)
+	@mkdir -p $(@D)
+	$(Q)$(link) -o $@ $^ -lsqlite3 $(libs)
+build/%/modules/durable/test/machine_model: $$(call objects, \
+		$(durable_machine) modules/durable/test/machine_model.c)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^
+
 # The tests.
 durable_test := modules/durable/test
 durable_spec := $(wildcard $(durable_test)/spec/*.c)

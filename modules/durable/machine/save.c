@@ -4,7 +4,8 @@
  *
  * Numbers are stored in base 128, least significant digit first, with the high
  * bit set in all bytes but the last. A loader believes nothing: it checks each
- * number, so that a damaged file is refused and never leads to a broken machine.
+ * number, so that a damaged file is refused, and never leads to a broken
+ * machine.
  */
 #include <string.h>
 

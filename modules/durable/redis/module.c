@@ -11,12 +11,12 @@
  * with the time that the machine was given; so replicas and files have the same
  * machine. Clients may not call HWT.X. It also has words of its own:
  *
- *   EPOCH                     see machine_new_epoch; before the first command of
- *                             a queue after a start or a promotion
+ *   EPOCH                     see machine_new_epoch; before the first command
+ *                             of a queue after a start or a promotion
  *   HEADER, RECORDS, RESTORED a rewritten append-only file: type.c
  *
- * A take that finds nothing and was told to BLOCK waits: see blocked.c. Adds are
- * refused while the server keeps less than the queue's level: see level.c.
+ * A take that finds nothing and was told to BLOCK waits: see blocked.c. Adds
+ * are refused while the server keeps less than the queue's level: see level.c.
  */
 #include <stdlib.h>
 #include <string.h>

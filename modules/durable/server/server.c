@@ -16,6 +16,7 @@
  */
 #include "modules/durable/server/server.h"
 
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
