@@ -167,18 +167,6 @@ TEST(touch_takes_back_what_a_mailbox_holds)
 	CHECK(!idle.touch(5ms));
 }
 
-TEST(touch_leaves_a_periodic_timeout_that_is_held)
-{
-	hwt::mailbox box;
-	manual m(box);
-	int runs = 0;
-	hwt::timeout t = m.timer.schedule(
-	    1ms, [&runs] { runs++; }, nullptr, 1ms);
-
-	m.pass(1ms);
-	CHECK(!t.touch(5ms) && box.run() == 1 && runs == 1 && t.touch(5ms));
-}
-
 TEST(stop_leaves_callables_to_their_timeouts)
 {
 	manual m;
@@ -186,20 +174,6 @@ TEST(stop_leaves_callables_to_their_timeouts)
 
 	CHECK(m.timer.stop() == 1 && token::living == 1 && !t.cancel());
 	CHECK(m.timer.stop() == 0);
-}
-
-TEST(mailbox_destructor_runs_what_it_holds)
-{
-	manual m;
-	int runs = 0;
-	hwt::timeout t;
-	{
-		hwt::mailbox box;
-		t = m.timer.schedule(
-		    1ms, [&runs] { runs++; }, box);
-		m.pass(1ms);
-	}
-	CHECK(runs == 1);
 }
 
 TEST(timer_destructor_waits_for_a_pool)
