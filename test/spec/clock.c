@@ -120,27 +120,4 @@ Test(clock, clock_does_not_go_back_from_one_sample_to_the_next)
 	} while (clock_monotonic_ns() >= told_ns);
 }
 
-static bool
-is_clock(const char *name)
-{
-	int file = memfd_create("clock source", MFD_CLOEXEC);
-	char path[64];
-	bool answer;
-
-	cr_assert(write(file, name, strlen(name)) == (ssize_t)strlen(name));
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-	answer = counter_is_clock(path);
-	(void)close(file);
-	return answer;
-}
-
-Test(clock, counter_is_used_where_the_kernel_uses_it)
-{
-	cr_assert(is_clock("tsc\n"));
-	cr_assert(!is_clock("hpet\n"));
-	cr_assert(!is_clock("tsc"));
-	cr_assert(!is_clock("tsc-early\n"));
-	cr_assert(!counter_is_clock("/nonexistent"));
-}
-
 #endif

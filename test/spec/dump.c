@@ -135,23 +135,6 @@ ManualTest(dump, queue_is_in_order_and_never_due_timeouts_come_last)
 	    BOUNDARY(2), TICKS(2), never.id);
 }
 
-ManualTest(dump, stopped_timer_shows_what_was_given_back)
-{
-	hwt_timeout timeout = schedule(TICKS(2), 1);
-	char *text;
-
-	(void)manual_wait();
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	text = dump_of(manual.timer);
-	cr_assert(strstr(text, ": stopped\n") != NULL);
-	cr_assert(strstr(text, ", 1 timeouts\n") != NULL);
-	free(text);
-	assert_dump("bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n" ENTRY
-		    " arg 0x1\n",
-	    BOUNDARY(2), timeout.id, BOUNDARY(2), TICKS(2));
-}
-
 /* Who may ask. */
 
 WorkerTest(dump, timer_with_a_worker_is_busy_until_it_is_stopped)

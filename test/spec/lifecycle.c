@@ -5,8 +5,6 @@
  */
 #include "test/spec/support.h"
 
-#include <signal.h>
-
 SUITE(lifecycle);
 
 /* Start. */
@@ -231,37 +229,6 @@ ExecutorTest(lifecycle, stop_from_a_held_task_is_a_deadlock_also_after_stop,
 	assert_rc(probe.rc, -EDEADLK);
 }
 
-/* Thread-specific data of the worker, whose destructor stops the timer. */
-
-static pthread_key_t key;
-static _Atomic uint64_t destructor_rc;
-
-static void
-stop_in_destructor(void *timer)
-{
-	destructor_rc = (uint64_t)-hwt_stop_within(timer, HWT_MS(1), NULL);
-}
-
-static void
-then_set_key(struct probe *probe)
-{
-	pthread_setspecific(key, probe->data);
-}
-
-WorkerTest(lifecycle, stop_in_a_destructor_of_the_workers_thread_is_a_deadlock)
-{
-	static struct probe probe = {.then = then_set_key};
-
-	probe.data = live.timer;
-	cr_assert(pthread_key_create(&key, stop_in_destructor) == 0);
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-
-	assert_ok(hwt_stop(live.timer, NULL));
-
-	assert_u64(destructor_rc, EDEADLK);
-}
-
 /* Destroy. */
 
 Test(lifecycle, destroy_needs_a_stopped_timer)
@@ -274,33 +241,6 @@ Test(lifecycle, destroy_needs_a_stopped_timer)
 	assert_rc(hwt_destroy(timer), -EBUSY);
 	worker_timer_close(timer);
 }
-
-#if !WITH_ASAN
-static void
-destroy_twice(void *arg)
-{
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
-	child_ok(hwt_stop(timer, NULL));
-	child_ok(hwt_destroy(timer));
-	(void)dup2(*(int *)arg, STDERR_FILENO);
-	(void)!hwt_destroy(timer);
-}
-
-Test(lifecycle, second_destroy_writes_a_message_and_aborts)
-{
-	char text[256] = "";
-	int ends[2];
-
-	cr_assert(pipe(ends) == 0);
-
-	assert_i64(
-	    child_wait(child_fork(destroy_twice, &ends[1])), 256 + SIGABRT);
-
-	cr_assert(read(ends[0], text, sizeof(text) - 1) > 0);
-	cr_assert(strstr(text, "hwt_destroy") != NULL, "%s", text);
-}
-#endif
 
 /* The list. */
 
@@ -342,34 +282,6 @@ ManualTest(lifecycle, list_tells_all_about_a_timeout)
 	cr_assert(!hwt_unprocessed_next(NULL, &info));
 }
 
-/* Moved to delay_ns at tick 1; the stop comes so much later. */
-static const struct {
-	uint64_t delay_ns, later_ns;
-	int64_t remaining_ns;
-} left[] = {
-    {HWT_MS(90), 0, (int64_t)HWT_MS(90)},
-    {HWT_MS(3), HWT_SEC(1), (int64_t)HWT_MS(3) - (int64_t)HWT_SEC(1)},
-    {HWT_NEVER, HWT_SEC(1), INT64_MAX},
-    {(UINT64_C(1) << 63) - 1, HWT_SEC(1), INT64_MAX},
-};
-
-Test(lifecycle, list_tells_the_time_that_was_left_negative_when_overdue)
-{
-	for (unsigned i = 0; i < 4; i++) {
-		hwt_timeout timeout;
-
-		manual_open(NULL);
-		timeout = schedule_forbidden(HWT_MS(9));
-		manual_tick(1);
-		assert_ok(
-		    hwt_reschedule(manual.timer, timeout, left[i].delay_ns));
-		manual.now_ns += left[i].later_ns;
-		assert_i64(
-		    stop_with_one_left().remaining_ns, left[i].remaining_ns);
-		manual_close();
-	}
-}
-
 #define MANY 30000
 
 ManualTest(lifecycle, list_has_each_of_many_once_and_takes_no_memory)
@@ -388,7 +300,7 @@ ManualTest(lifecycle, list_has_each_of_many_once_and_takes_no_memory)
 			manual_tick(1);
 	}
 
-	fault_arm(FAULT_MEMORY | FAULT_KEY | FAULT_THREAD, FAULT_ALWAYS);
+	fault_arm(FAULT_MEMORY | FAULT_THREAD, FAULT_ALWAYS);
 	assert_ok(hwt_stop(manual.timer, &list));
 	while (hwt_unprocessed_next(&list, &info))
 		++*(unsigned char *)info.arg;

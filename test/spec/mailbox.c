@@ -243,45 +243,6 @@ MailboxTest(function_may_free_its_post)
 	assert_u64(run(0), 0);
 }
 
-#define POSTERS 3u
-#define POSTS 500u
-
-static struct numbered {
-	struct hwt_post post;
-	unsigned thread, number;
-} numbered[POSTERS][POSTS];
-static unsigned next_number[POSTERS];
-
-static void
-read_number(struct hwt_post *post)
-{
-	const struct numbered *it = (struct numbered *)post;
-
-	if (it->number != next_number[it->thread]++)
-		abort();
-}
-
-/* The last thread is the loop. */
-static void
-post_or_run(unsigned thread, void *arg)
-{
-	(void)arg;
-	for (unsigned i = 0; thread < POSTERS && i < POSTS; i++) {
-		numbered[thread][i].thread = thread;
-		numbered[thread][i].number = i;
-		assert_ok(hwt_mailbox_post(
-		    mailbox, &numbered[thread][i].post, read_number));
-	}
-	for (unsigned i = 0; thread == POSTERS && i < POSTERS;
-	     i += next_number[i] == POSTS)
-		(void)run(7);
-}
-
-MailboxTest(posts_of_each_thread_run_once_and_in_its_order)
-{
-	in_parallel(POSTERS + 1, post_or_run, NULL);
-}
-
 /* Cancelling. */
 
 static void

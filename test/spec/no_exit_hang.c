@@ -110,49 +110,6 @@ role_shared(void)
 	role_schedule(timer, NULL, forbidden_task, HOUR);
 }
 
-static void *
-churn_main(void *timer)
-{
-	hwt_timeout timeout;
-
-	for (;;) {
-		child_ok(hwt_new_timeout(timer, &timeout, idle_task, NULL, 0));
-		(void)!hwt_cancel(timer, timeout);
-		entered++;
-	}
-	return NULL;
-}
-
-static void
-role_churning(void)
-{
-	pthread_t thread;
-
-	child_ok(pthread_create(&thread, NULL, churn_main, role_timer()));
-	role_await(&entered, 10000);
-}
-
-static void *
-stop_main(void *timer)
-{
-	(void)!hwt_stop(timer, NULL);
-	child_check(!"the stop waits for a task without end");
-	return NULL;
-}
-
-static void
-role_stopping(void)
-{
-	struct hwt *timer = role_timer();
-	pthread_t thread;
-
-	role_schedule(timer, NULL, endless_task, 0);
-	role_await(&entered, 1);
-	child_ok(pthread_create(&thread, NULL, stop_main, timer));
-	while (hwt_start(timer) != -ESHUTDOWN)
-		sleep_ns(HWT_MS(1));
-}
-
 static struct hwt *last_timer;
 
 static void
@@ -170,20 +127,6 @@ role_atexit(void)
 	last_timer = role_timer();
 	child_ok(hwt_start(last_timer));
 	child_ok(atexit(use_last_timer));
-}
-
-/* The list of live timers that the child inherits has one that was freed. */
-static void
-role_child(void)
-{
-	struct hwt *timer = role_timer();
-	pid_t child;
-
-	child_ok(hwt_stop(timer, NULL));
-	child = fork();
-	if (child != 0)
-		exit(child_wait(child));
-	child_ok(hwt_destroy(timer));
 }
 
 /* The library as a plug-in: opened, used, closed, and still running. */
@@ -217,10 +160,7 @@ static const struct {
     {"exit called by a task", role_exit_in_task},
     {"live pools and mailboxes", role_executors},
     {"the shared timer", role_shared},
-    {"threads that go on scheduling", role_churning},
-    {"a stop that waits", role_stopping},
     {"a handler of atexit that uses a timer", role_atexit},
-    {"a child that has destroyed its parent's timer", role_child},
     {"a library that was closed and goes on running", role_plugin},
 };
 

@@ -179,30 +179,6 @@ Test(options, hooks_are_copied)
 	manual_close();
 }
 
-Test(options, warning_without_a_log_is_one_line_on_stderr)
-{
-	const struct hwt_options options = {
-	    .flags = HWT_MANUAL, .tick_ns = 10000, .executor = &recorder.hook};
-	int ends[2], copy = dup(STDERR_FILENO);
-	char text[512] = "";
-	struct hwt *timer;
-	ssize_t length;
-
-	executor_init(&recorder, EXECUTOR_REFUSES);
-	assert_ok(hwt_create(&timer, &options));
-	schedule_task(timer, idle_task, 0);
-	cr_assert(pipe(ends) == 0);
-	dup2(ends[1], STDERR_FILENO);
-	while (recorder.count == 0)
-		(void)hwt_advance(timer, NULL);
-	dup2(copy, STDERR_FILENO);
-	close(ends[1]);
-	length = read(ends[0], text, sizeof(text) - 1);
-
-	cr_assert(length > 1 && strchr(text, '\n') == text + length - 1);
-	worker_timer_close(timer);
-}
-
 /* Timers that have no running worker do not count. */
 Test(options, running_worker_beyond_64_is_warned_of_once_per_process)
 {

@@ -171,24 +171,6 @@ PoolTest(posts_and_tasks_share_the_queue_and_begin_in_order, 1, 3)
 	assert_rc(errands[0].rc, -EDEADLK);
 }
 
-Test(pool, destroy_runs_the_posts_that_the_pool_holds)
-{
-	static struct errand errands[3];
-	uint64_t too_early = 1;
-
-	pool_open(1, 0);
-	occupy();
-	for (unsigned i = 0; i < 3; i++)
-		assert_ok(hwt_pool_post(pool, &errands[i].post, run_errand));
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	in_parallel(2, destroy_or_open, &too_early);
-
-	for (unsigned i = 0; i < 3; i++)
-		assert_u64(errands[i].done, 1);
-	assert_ok(hwt_destroy(manual.timer));
-}
-
 static void
 then_destroy_data(struct probe *probe)
 {
@@ -213,41 +195,15 @@ PoolTest(destroy_from_a_task_of_the_pool_is_a_deadlock, 2, 0)
 	assert_ok(other.rc);
 }
 
-/* Threads that are stopped where it hurts: in the pool with its lock held, and
- * a worker before it wakes the pool. */
+/* A worker that is stopped before it wakes the pool. */
 
-static struct gate lock_gate;
-static _Atomic bool stop_at_lock;
-static _Atomic(pthread_mutex_t *) held_lock;
-static _Atomic uint64_t lock_waits, futex_waits;
-static pthread_t main_thread;
+static _Atomic uint64_t futex_waits;
 /* Before this thread next wakes others; in waited.c: or sleeps. */
 extern _Thread_local void (*before_futex)(void);
 _Thread_local void (*before_futex)(void);
 
-int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
-
-int
-__wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
-{
-	int error;
-
-	if (held_lock == mutex) {
-		lock_waits++;
-		gate_open(&lock_gate);
-	}
-	error = __real_pthread_mutex_lock(mutex);
-	if (stop_at_lock && !pthread_equal(pthread_self(), main_thread)) {
-		stop_at_lock = false;
-		held_lock = mutex;
-		gate_pass(&lock_gate);
-		held_lock = NULL;
-	}
-	return error;
-}
 
 long
 __wrap_syscall(long number, ...)
@@ -267,28 +223,6 @@ __wrap_syscall(long number, ...)
 		overtake();
 	return __real_syscall(number, argument[0], argument[1], argument[2],
 	    argument[3], argument[4], argument[5]);
-}
-
-PoolTest(hand_over_does_not_wait_for_a_thread_that_holds_the_pools_lock, 1, 0)
-{
-	static struct probe first, second;
-
-	gate_init(&lock_gate);
-	main_thread = pthread_self();
-	occupy();
-	pool_schedule(&first);
-	manual_step(FIXTURE_TICK);
-	stop_at_lock = true;
-	gate_open(&running.gate);
-	gate_await(&lock_gate);
-
-	pool_schedule(&second);
-	assert_u64(manual_step(FIXTURE_TICK), 0);
-
-	assert_u64(lock_waits, 0);
-	gate_open(&lock_gate);
-	wait_for(&first.runs, 1);
-	wait_for(&second.runs, 1);
 }
 
 static struct fixture overtaker;

@@ -80,29 +80,9 @@ start_many(void)
 	assert_u64(manual_step(FIXTURE_TICK), CROWD);
 }
 
-/* Every other one is cancelled while the executor holds it. */
-static void
-run_held(void)
-{
-	executor_init(&recorder, EXECUTOR_HOLDS);
-	for (unsigned i = 0; i < EXECUTOR_PLACES; i++)
-		assert_ok(hwt_new_timeout_on(
-		    manual.timer, &recorder.hook, NULL, idle_task, NULL, 0));
-	manual_step(FIXTURE_TICK);
-	for (unsigned i = 0; i < EXECUTOR_PLACES; i += 2)
-		assert_ok(hwt_cancel(manual.timer, recorder.calls[i].timeout));
-	for (unsigned i = 0; i < EXECUTOR_PLACES; i++)
-		assert_rc(executor_run(&recorder, i), i % 2 ? 0 : -ENOENT);
-}
-
 ManualTest(prompt_release, started_records_serve_in_the_next_tick)
 {
 	assert_flat(start_many);
-}
-
-ManualTest(prompt_release, held_records_serve_after_hwt_run)
-{
-	assert_flat(run_held);
 }
 
 /* After a peak. */

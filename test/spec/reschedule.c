@@ -138,33 +138,3 @@ ExecutorTest(reschedule, cancelled_timeout_held_by_an_executor_has_no_state,
 	assert_rc(manual_state(timeout), -ENOENT);
 	assert_rc(executor_run(&recorder, 0), -ENOENT);
 }
-
-/* One thread uses a record for ever others; another asks for those it knows. */
-static _Atomic uint64_t asked_id, numbers[4096], reuse_ended;
-
-static void
-reuse_or_ask(unsigned index, void *arg)
-{
-	hwt_timeout timeout;
-
-	for (uint64_t i = 1; index == 0 && i <= 100000; i++) {
-		assert_ok(hwt_new_timeout(live.timer, &timeout, forbidden_task,
-		    (void *)(uintptr_t)i, HWT_MIN(60)));
-		numbers[(timeout.id >> 28) % 4096] = i;
-		asked_id = timeout.id;
-		assert_ok(hwt_cancel(live.timer, timeout));
-	}
-	reuse_ended += index == 0;
-	while (reuse_ended == 0) {
-		timeout.id = asked_id;
-		uint64_t number = numbers[(timeout.id >> 28) % 4096];
-
-		if (hwt_state(live.timer, timeout, &arg) > 0)
-			assert_u64((uintptr_t)arg, number);
-	}
-}
-
-WorkerTest(reschedule, state_never_tells_the_arg_of_a_later_timeout)
-{
-	in_parallel(2, reuse_or_ask, NULL);
-}

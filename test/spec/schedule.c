@@ -72,24 +72,6 @@ ManualTest(schedule, never_and_the_longest_delays_stay_pending)
 	assert_u64(hwt_pending_timeouts(manual.timer), 3);
 }
 
-ExecutorTest(
-    schedule, executor_of_the_call_precedes_that_of_the_timer, EXECUTOR_RUNS)
-{
-	static struct recording_executor named;
-
-	executor_init(&named, EXECUTOR_RUNS);
-	schedule_task(manual.timer, idle_task, 0);
-	assert_ok(
-	    hwt_new_timeout_on(manual.timer, NULL, NULL, idle_task, NULL, 0));
-	assert_ok(hwt_new_timeout_on(
-	    manual.timer, &named.hook, NULL, idle_task, NULL, 0));
-
-	assert_u64(manual_tick(1), 0);
-
-	assert_u64(recorder.count, 2);
-	assert_u64(named.count, 1);
-}
-
 #define MANY 20000
 
 /* Deadlines on the timer's clock. */

@@ -35,26 +35,6 @@ assert_mask(pid_t thread)
 	    thread_number(thread, "SigBlk", 16) & ~beyond, expected & ~beyond);
 }
 
-#ifdef __GLIBC__
-Test(signals, worker_whose_attributes_have_a_mask_blocks_all_but_seven)
-{
-	struct hwt_options options = {0};
-	pthread_attr_t attr;
-	sigset_t none;
-
-	sigemptyset(&none);
-	pthread_attr_init(&attr);
-	cr_assert(pthread_attr_setsigmask_np(&attr, &none) == 0);
-	options.thread_attr = &attr;
-	live_open(&options);
-	live_pass_tick();
-
-	assert_mask(thread_await("hwt-worker", 1));
-	live_close();
-	pthread_attr_destroy(&attr);
-}
-#endif
-
 WorkerTest(signals, pool_threads_block_all_but_seven_and_the_callers_mask_stays)
 {
 	struct hwt_pool *pool;

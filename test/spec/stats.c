@@ -182,20 +182,6 @@ ManualTest(stats, lateness_is_a_histogram_in_powers_of_two_and_in_seconds)
 
 #define CROWD 1600
 
-ManualTest(stats, lateness_reads_the_clock_once_per_16_timeouts)
-{
-	uint64_t taken_ns = 1024, reads;
-	struct probe probe = {.then = then_take_data_ns, .data = &taken_ns};
-
-	for (unsigned i = 0; i < CROWD; i++)
-		probe_schedule(&probe, TICKS(1));
-	reads = manual.clock_reads;
-	manual_tick(1);
-
-	cr_assert(manual.clock_reads - reads >= CROWD / 16);
-	cr_assert(manual_stats().lateness_ns_max > taken_ns * (CROWD - 1 - 16));
-}
-
 ManualTest(stats, json_has_the_names_of_struct_hwt_stats)
 {
 	char expected[1024], *text;

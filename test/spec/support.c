@@ -898,8 +898,6 @@ WRAP(void *, mmap,
     (errno = ENOMEM, MAP_FAILED))
 WRAP(int, eventfd, (unsigned count, int flags), (count, flags), FAULT_EVENTFD,
     (errno = fault_eventfd_error, -1))
-WRAP(int, pthread_key_create, (pthread_key_t * key, void (*destroy)(void *)),
-    (key, destroy), FAULT_KEY, EAGAIN)
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *arg);

@@ -321,7 +321,6 @@ void in_child(void (*body)(void *arg), void *arg);
 #define FAULT_HEAP 4u
 #define FAULT_MEMORY (FAULT_MMAP | FAULT_HEAP)
 #define FAULT_EVENTFD 8u
-#define FAULT_KEY 16u
 #define FAULT_CLOCK 32u
 #define FAULT_RANDOM 64u
 /* As nth: every call fails; none does. */
