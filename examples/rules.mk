@@ -64,16 +64,15 @@ $(pool): $(pool_parts) \
 demo-pool: $(pool)
 	@$(pool) $(DEMO)
 
-.PHONY: demo-memcached demo-lighttpd demo-openldap demo-longpoll demo-pool
-demo-memcached demo-lighttpd demo-openldap: build/plain/libhwt.a
-	@examples/$(@:demo-%=%)/run
+.PHONY: demo-memcached demo-longpoll demo-pool
+demo-memcached: build/plain/libhwt.a
+	@examples/memcached/run
 
 # Each file of recipes and loops is a program of its own. The tests run them.
 recipes := $(wildcard examples/recipes/*.c)
 loops := $(wildcard examples/loops/*.c)
 loop_libs_libuv := -luv
 loop_libs_libevent := -levent_core
-loop_libs_io_uring := -luring
 alone := $(foreach w,plain asan tsan,$(patsubst %.c,build/$w/%,\
 	$(recipes) $(loops)))
 $(alone): %: %.o build/$$(way)/libhwt.a

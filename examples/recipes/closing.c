@@ -1,126 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Closing a connection from another thread than its loop's. The other thread
- * must not touch the connection: the loop may be freeing it. It has no pointer
- * at all, only the handle of a timeout that each connection has for this
- * purpose and that never comes due by itself. To pull it in is to ask the loop
- * to close; -ENOENT says that the connection has gone already, and -EINPROGRESS
- * that somebody else has asked. A handle is safe to use however old it is.
+ * Who owns arg: one thread uses a connection and touches it, another closes it.
+ * The idle task runs in the worker and frees nothing; the one who closes owns
+ * the connection and frees it.
  *
- * hwt_cancel_wait of a timeout of the loop would not do in the other thread:
- * the answer 0 gives it arg, but the loop knows nothing of that.
+ * The lock serializes the variable idle. Closing stores HWT_CLOSED in it, so
+ * that a touch that comes late makes no new timeout. hwt_cancel_wait is called
+ * without the lock, which the task may want; when it returns, the task is not
+ * running, and nothing refers to the connection.
  */
-#include <errno.h>
-#include <hwt.h>
-#include <poll.h>
-#include <unistd.h>
-#include <stdlib.h>
+#include "recipe.h"
 
-#include "../must.h"
-
-#define CONNECTIONS 1000
-#define KICKERS 2
+#define ROUNDS 500
 
 struct connection {
-	hwt_timeout kick;
-	struct connection **place;
+	pthread_mutex_t lock;
+	hwt_timeout idle;
+	bool is_silent;
 };
 
 static struct hwt *timer;
-static struct hwt_mailbox *mailbox;
-static struct connection *connections[CONNECTIONS];
-static hwt_timeout kicks[CONNECTIONS];
-static unsigned kicked, hung_up;
+static unsigned refused;
 
-/* On the loop's thread, as everything that touches a connection. The kick may
- * have been asked for already and lie in the mailbox: it is cancelled too. */
 static void
-connection_close(struct connection *connection)
-{
-	int error = hwt_cancel(timer, connection->kick);
-
-	must(error == 0 || error == -EINPROGRESS);
-	*connection->place = NULL;
-	free(connection);
-}
-
-/* It is closed inside this task, for which hwt_cancel answers -EINPROGRESS: a
- * task may free its arg when nobody else waits for it. */
-static void
-kick_out(hwt_timeout timeout, void *arg)
+idle(hwt_timeout timeout, void *arg)
 {
 	struct connection *connection = arg;
 
-	must(timeout.id == connection->kick.id);
-	kicked++;
-	connection_close(connection);
+	(void)timeout;
+	pthread_mutex_lock(&connection->lock);
+	connection->is_silent = true;
+	pthread_mutex_unlock(&connection->lock);
+}
+
+static void *
+use(void *arg)
+{
+	struct connection *connection = arg;
+	int error = 0;
+
+	while (error == 0) {
+		pthread_mutex_lock(&connection->lock);
+		error = hwt_touch(timer, NULL, &connection->idle, idle,
+		    connection, HWT_MS(1));
+		pthread_mutex_unlock(&connection->lock);
+	}
+	refused += error == -ECANCELED;
+	return NULL;
 }
 
 static void
-connection_open(int index)
+connection_close(struct connection *connection)
 {
-	struct connection *connection = calloc(1, sizeof(*connection));
+	hwt_timeout timeout;
+	int error;
 
-	must(connection != NULL);
-	connection->place = &connections[index];
-	connections[index] = connection;
-	must(hwt_new_timeout_on(timer, hwt_mailbox_executor(mailbox),
-		 &connection->kick, kick_out, connection, HWT_NEVER) == 0);
-	kicks[index] = connection->kick;
-}
-
-/* Another thread, which knows handles alone. */
-static void *
-kick_all(void *arg)
-{
-	int i, error;
-
-	(void)arg;
-	for (i = 0; i < CONNECTIONS; i++) {
-		/* Faster than the loop closes others: they meet. */
-		if (i % 100 == 0)
-			usleep(1000);
-		error = hwt_reschedule(timer, kicks[i], 0);
-		must(error == 0 || error == -EINPROGRESS || error == -ENOENT);
-	}
-	return NULL;
+	pthread_mutex_lock(&connection->lock);
+	timeout = connection->idle;
+	connection->idle = HWT_CLOSED;
+	pthread_mutex_unlock(&connection->lock);
+	error = hwt_cancel_wait(timer, timeout);
+	must(error == 0 || error == -ENOENT);
 }
 
 int
 main(void)
 {
-	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct pollfd due = {.events = POLLIN};
-	pthread_t kickers[KICKERS];
+	struct hwt_options options = {.tick_ns = HWT_US(100)};
+	pthread_t user;
 	int i;
 
 	must(hwt_create(&timer, &options) == 0);
-	must(hwt_mailbox_create(&mailbox) == 0);
-	due.fd = hwt_mailbox_fd(mailbox);
-	for (i = 0; i < CONNECTIONS; i++)
-		connection_open(i);
-	for (i = 0; i < KICKERS; i++)
-		must(pthread_create(&kickers[i], NULL, kick_all, NULL) == 0);
-	/* The loop. Every third peer hangs up by itself. */
-	for (i = 0; kicked + hung_up < CONNECTIONS; i++) {
-		if (i < CONNECTIONS && i % 3 == 0 && connections[i] != NULL) {
-			connection_close(connections[i]);
-			hung_up++;
-		}
-		/* Now and then it waits: for a moment, and in the end. */
-		poll(&due, 1, i < CONNECTIONS ? i % 50 == 0 : -1);
-		must(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	for (i = 0; i < ROUNDS; i++) {
+		struct connection *connection = calloc(1, sizeof(*connection));
+
+		must(connection != NULL);
+		pthread_mutex_init(&connection->lock, NULL);
+		must(pthread_create(&user, NULL, use, connection) == 0);
+		connection_close(connection);
+		pthread_join(user, NULL);
+		free(connection);
 	}
-	for (i = 0; i < KICKERS; i++)
-		pthread_join(kickers[i], NULL);
-	for (i = 0; i < CONNECTIONS; i++)
-		must(connections[i] == NULL);
-	must(kicked >= CONNECTIONS / 3 * 2);
-	must(hwt_pending_timeouts(timer) == 0);
-	must(hwt_stop(timer, NULL) == 0);
-	while (hwt_mailbox_destroy(mailbox) == -EBUSY)
-		must(hwt_mailbox_run(mailbox, 0, NULL) == 0);
-	must(hwt_destroy(timer) == 0);
-	printf("%u closed for another thread, %u hung up\n", kicked, hung_up);
+	must(refused == ROUNDS);
+	teardown(timer, NULL);
+	printf("%d connections closed, %u touches refused\n", ROUNDS, refused);
 	return 0;
 }

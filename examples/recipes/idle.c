@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection is closed when no request came for a while: each request pushes
- * the deadline out. That is one atomic update, and the worker does not wake up
- * for it. The task runs on the loop's thread, by a mailbox.
+ * A connection is closed when no request came for a while. Each request pushes
+ * the deadline out by hwt_touch, which is one atomic update and does not wake
+ * the worker. The task runs on the loop's thread, by a mailbox.
  */
-#include "by_hand.h"
+#include "recipe.h"
 
 #define IDLE_NS HWT_MS(100)
 
@@ -17,95 +17,61 @@ static struct hwt_mailbox *mailbox;
 static unsigned closed;
 
 static void
-connection_close(struct connection *connection)
-{
-	(void)!hwt_cancel(timer, connection->idle);
-	free(connection);
-	closed++;
-}
-
-static void
 idle(hwt_timeout timeout, void *arg)
 {
 	struct connection *connection = arg;
 
 	must(timeout.id == connection->idle.id);
-	connection_close(connection);
+	connection->idle = HWT_CLOSED;
+	closed++;
 }
 
 /* Also makes the first one, since {0} is no timeout. One that is due and lies
- * in the mailbox cannot be moved: it is replaced, and does not run. */
-static void
-idle_restart(struct connection *connection)
+ * in the mailbox is replaced, and does not run. A late request of a connection
+ * that was closed makes none. */
+static int
+request(struct connection *connection)
 {
-	must(hwt_touch(timer, hwt_mailbox_executor(mailbox), &connection->idle,
-		 idle, connection, IDLE_NS) == 0);
+	return hwt_touch(timer, hwt_mailbox_executor(mailbox),
+	    &connection->idle, idle, connection, IDLE_NS);
 }
 
-static struct connection *
-connection_open(void)
-{
-	struct connection *connection = calloc(1, sizeof(*connection));
-
-	must(connection != NULL);
-	idle_restart(connection);
-	return connection;
-}
-
-/* What the loop does when the mailbox's descriptor is readable. */
 static void
 run_due(void)
 {
 	must(hwt_mailbox_run(mailbox, 0, NULL) == 0);
 }
 
-static void
-serve_often(struct connection *connection)
-{
-	struct hwt_stats stats;
-	int i;
-
-	for (i = 0; i < 10; i++) {
-		pass(timer, HWT_MS(90));
-		run_due();
-		idle_restart(connection);
-	}
-	/* One timeout for all of them. */
-	must(hwt_read_stats(timer, &stats) == 0);
-	must(stats.scheduled == 1 && stats.rescheduled == 10);
-	must(closed == 0);
-}
-
 int
 main(void)
 {
-	struct connection *connection;
+	struct connection connection = {.idle = {0}};
+	struct hwt_stats stats;
+	int i;
 
 	timer = by_hand_create();
 	must(hwt_mailbox_create(&mailbox) == 0);
-	connection = connection_open();
-	serve_often(connection);
+	for (i = 0; i < 10; i++) {
+		must(request(&connection) == 0);
+		pass(timer, HWT_MS(90));
+		run_due();
+	}
+	/* One timeout for all of them. */
+	must(hwt_read_stats(timer, &stats) == 0);
+	must(stats.scheduled == 1 && stats.rescheduled == 9 && closed == 0);
 
 	/* It is due, and in the same turn of the loop a request comes first. */
-	pass(timer, IDLE_NS);
-	idle_restart(connection);
+	pass(timer, HWT_MS(10));
+	must(request(&connection) == 0);
 	run_due();
 	must(closed == 0);
 
-	/* The same, and then the client hangs up. */
-	pass(timer, IDLE_NS);
-	idle_restart(connection);
-	connection_close(connection);
-	run_due();
-	must(closed == 1 && hwt_pending_timeouts(timer) == 0);
-
-	/* Nothing comes. */
-	connection = connection_open();
-	must(connection->idle.id != 0);
+	/* Nothing comes, and then something comes too late. */
 	pass(timer, IDLE_NS);
 	run_due();
-	must(closed == 2);
-	by_hand_destroy(timer, mailbox);
-	printf("%u connections closed, one of them as idle\n", closed);
+	must(closed == 1 && request(&connection) == -ECANCELED);
+	must(hwt_pending_timeouts(timer) == 0);
+	teardown(timer, mailbox);
+	printf("a connection closed as idle after 11 requests\n");
 	return 0;
 }

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time for the recipes that are about deadlines alone: it stands still until
- * pass() moves it, so that what happens depends on no machine and a minute
- * takes no time. What a recipe does with its timer works with any timer.
- * unit_test.c explains how this is made.
+ * Shared by the recipes: must(), the order of tearing down, and a timer whose
+ * time stands still until pass() moves it, so that a minute takes no time and
+ * nothing depends on the machine. What a recipe does with its timer works with
+ * any timer; unit_test.c explains how this one is made.
  */
-#ifndef RECIPES_BY_HAND_H
-#define RECIPES_BY_HAND_H
+#ifndef RECIPE_H
+#define RECIPE_H
 
+#include <errno.h>
 #include <hwt.h>
 
 #include "../must.h"
 
 #define TICK_NS HWT_MS(10)
 
-static uint64_t now_ns;
+static uint64_t now_ns __attribute__((unused));
 
-static uint64_t
+static inline uint64_t
 by_hand_now(void *ctx)
 {
 	(void)ctx;
@@ -35,7 +36,7 @@ by_hand_create(void)
 	return made;
 }
 
-/* Time passes, a tick after the other. */
+/* Time passes, tick by tick. */
 static inline void
 pass(struct hwt *timer, uint64_t time_ns)
 {
@@ -48,15 +49,17 @@ pass(struct hwt *timer, uint64_t time_ns)
 	}
 }
 
-/* Nothing may be left. mailbox may be NULL. */
+/* First the timer stops; then its executors run or release what they hold; then
+ * the timer is destroyed. Here nothing may be left. mailbox may be NULL. */
 static inline void
-by_hand_destroy(struct hwt *timer, struct hwt_mailbox *mailbox)
+teardown(struct hwt *timer, struct hwt_mailbox *mailbox)
 {
 	struct hwt_unprocessed unprocessed;
 
 	must(hwt_stop(timer, &unprocessed) == 0);
 	must(unprocessed.count == 0);
-	must(hwt_mailbox_destroy(mailbox) == 0);
+	while (hwt_mailbox_destroy(mailbox) == -EBUSY)
+		must(hwt_mailbox_run(mailbox, 0, NULL) == 0);
 	must(hwt_destroy(timer) == 0);
 }
 
