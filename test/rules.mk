@@ -7,6 +7,7 @@
 #   asan           AddressSanitizer and UBSan
 #   tsan           ThreadSanitizer
 #   fuzz           libFuzzer
+#   late           atomic operations come late: test/stress/late.h
 #   cov            counts for gcovr
 #   lto            optimized by the linker
 #   musl           with musl for the C library
@@ -32,6 +33,7 @@ cc_fuzz = $(CLANG)
 flags_fuzz := -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
 libs_fuzz := -fsanitize=fuzzer
+flags_late := -D_GNU_SOURCE= -include test/stress/late.h
 last_lto := -flto
 cc_musl := musl-gcc
 flags_musl := -isystem build/musl/include
@@ -67,9 +69,9 @@ libs_cov-explore := -no-pie
 
 # in WAYS, SOURCES: what is made of each in each way; .o is added for objects.
 in = $(foreach w,$1,$(patsubst %.c,build/$w/%,$2))
-ways := plain clang asan tsan cov musl aarch64
+ways := plain clang asan tsan late cov musl aarch64
 spec := $(wildcard test/spec/*.c)
-stress := $(wildcard test/stress/*.c)
+storm := $(wildcard test/stress/*.c)
 misuse := $(wildcard test/misuse/*.c)
 model := $(wildcard test/model/*.c) test/sim/plan.c
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
@@ -95,10 +97,12 @@ build/single/hwt-test: $(addsuffix .o,$(call in,plain,$(spec))) \
 	$(call say,LD)
 	$(Q)$(link) $(wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(LDLIBS)
 
-programs := $(stress) $(misuse)
+programs := test/stress/storm.c $(misuse)
 $(call in,$(ways),$(programs)): %: %.o $$(objects_$$(way)) \
 		build/$$(way)/libhwt.a
 	$(link_program)
+
+$(call in,$(ways),test/stress/storm.c): $$(call objects,$(storm))
 
 # ThreadSanitizer watches the program, and not the library.
 build/tsan/test/check/watched: build/tsan/test/check/watched.o \
@@ -140,7 +144,7 @@ build/explore/selftest: $$(call objects,$(patsubst %,test/explore/%.c, \
 	$(link_program)
 
 # What is compiled with clang for its warnings alone.
-only_compiled := $(patsubst %,build/clang/%.o,$(basename $(stress) $(misuse) \
+only_compiled := $(patsubst %,build/clang/%.o,$(basename $(storm) $(misuse) \
 	$(wildcard examples/*.c) $(recipes) $(loops)) $(perf_names))
 
 # A goal's jobs say what they need.
@@ -175,7 +179,7 @@ fuzz: build/fuzz/test/model/model
 
 # A program, and after commas its arguments.
 , := ,
-coverage := build/cov/hwt-test $(addsuffix $(,)20,$(call in,cov,$(stress))) \
+coverage := build/cov/hwt-test build/cov/test/stress/storm,20 \
 	build/cov/test/model/model,--steps,300000,--quiet \
 	build/cov/test/model/model,--sweep \
 	build/cov-explore/explore,--schedules,1000 $(coverage_of)

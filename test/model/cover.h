@@ -26,7 +26,7 @@
 	X(hwt_cancel_wait, "0 EDEADLK ENOENT EINVAL", "")                    \
 	X(hwt_reschedule, "0 EINPROGRESS ENOENT EINVAL", "")                 \
 	X(hwt_reschedule_at, "0 EINPROGRESS ENOENT EINVAL", "")              \
-	X(hwt_touch, "0 EINPROGRESS EINVAL ENOBUFS ESHUTDOWN",               \
+	X(hwt_touch, "0 EINPROGRESS EINVAL ENOBUFS ESHUTDOWN ECANCELED",     \
 	    "EAGAIN ENOMEM")                                                 \
 	X(hwt_remaining, "0 EINPROGRESS ENOENT EINVAL", "")                  \
 	X(hwt_state, "PENDING HANDED_OVER RUNNING ENOENT EINVAL", "")        \
@@ -38,6 +38,8 @@
 	X(hwt_shared, "0 EINVAL", "EAGAIN ENOMEM")                           \
 	X(hwt_mailbox_create, "0 EINVAL", "EMFILE ENFILE ENOMEM")            \
 	X(hwt_mailbox_run, "0 EINVAL", "")                                   \
+	X(hwt_mailbox_post, "0 EINVAL", "")                                  \
+	X(hwt_pool_post, "EINVAL", "")                                       \
 	X(hwt_mailbox_destroy, "0 EBUSY", "")                                \
 	X(hwt_pool_create, "EINVAL", "EAGAIN ENOMEM")                        \
 	X(hwt_pool_destroy, "0", "")                                         \

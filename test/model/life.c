@@ -201,11 +201,13 @@ life_end(void)
 {
 	unsigned index;
 
-	op_run_mailbox(0);
-	for (index = 0; index < model->limit; index++) {
-		if (model->entries[index].state != ENDED)
-			op_run(&model->entries[index]);
-	}
+	do {
+		if (model->mail_first < model->mail_end)
+			op_run_mailbox(0);
+		for (index = 0; index < model->limit; index++)
+			if (model->entries[index].state != ENDED)
+				op_run(&model->entries[index]);
+	} while (model->mail_first < model->mail_end);
 	compare_counters();
 	model_check(pending_count() == 0 && held_count() == 0);
 	model_rc(hwt_destroy, (model->timer), 0);

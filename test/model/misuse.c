@@ -30,6 +30,8 @@ dead_handle(void)
 		return live_handle(
 		    model == &models[0] ? &models[1] : &models[0]);
 	}
+	if (any_below(8) == 0)
+		return HWT_CLOSED;
 	if (which == 1) {
 		hwt_timeout live = live_handle(model);
 
@@ -49,6 +51,7 @@ void
 op_dead_handle(void)
 {
 	hwt_timeout dead = dead_handle();
+	hwt_timeout closed = HWT_CLOSED;
 	int64_t remaining_ns = 1;
 	void *arg = NULL;
 
@@ -61,6 +64,9 @@ op_dead_handle(void)
 	model_rc(hwt_state, (model->timer, dead, &arg), -ENOENT);
 	model_rc(hwt_run, (model->timer, dead), -ENOENT);
 	model_check(remaining_ns == 1 && arg == NULL);
+	model_rc(hwt_touch, (model->timer, NULL, &closed, model_task, NULL, 0),
+	    -ECANCELED);
+	model_check(closed.id == UINT64_MAX);
 }
 
 /* Nothing has changed afterwards, as the comparisons of later steps show. */
@@ -102,7 +108,9 @@ op_bad_argument(void)
 	model_rc(hwt_destroy, (NULL), 0);
 	model_rc(hwt_mailbox_create, (NULL), -EINVAL);
 	model_rc(hwt_mailbox_run, (NULL, 0, NULL), -EINVAL);
+	model_rc(hwt_mailbox_post, (NULL, NULL, NULL), -EINVAL);
 	model_rc(hwt_pool_create, (NULL, 1, 0), -EINVAL);
+	model_rc(hwt_pool_post, (NULL, NULL, NULL), -EINVAL);
 	model_rc(hwt_pool_destroy, (NULL), 0);
 	model_check(hwt_pending_timeouts(NULL) == 0);
 	model_check(hwt_pool_executor(NULL) == NULL);

@@ -59,6 +59,8 @@ enum state {
 	HELD,
 	REVOKED,
 	RUNNING,
+	/* It is no timeout: its post is in the mailbox. */
+	POSTED,
 };
 
 /* What becomes of a timeout that is due. */
@@ -74,6 +76,7 @@ enum way {
 struct model;
 
 struct model_entry {
+	struct hwt_post post; /* the first */
 	struct model *model;
 	enum state state;
 	enum way way;
@@ -132,7 +135,8 @@ struct model {
 	struct model_entry *mail[ENTRIES];
 	uint64_t mail_first, mail_end;
 	unsigned mail_running; /* runs of it inside each other */
-	size_t mail_started;
+	size_t mail_started; /* tasks */
+	size_t mail_begun; /* and posted functions */
 	/* The system refused to make the descriptor readable. */
 	bool mail_silent;
 
@@ -225,6 +229,8 @@ void entry_begin(
 /* The timer has told its handle: the one that is known, if one is. */
 void entry_named(struct model_entry *entry, hwt_timeout handle);
 void entry_end(struct model_entry *entry);
+/* What lies before it in the mailbox was cancelled, and is released now. */
+void pop_mail(const struct model_entry *entry);
 /* The worker takes everything over that is queued. */
 void entries_taken(void);
 uint64_t pending_count(void);

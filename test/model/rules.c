@@ -415,8 +415,7 @@ run_ended(struct model_entry *entry)
 		expect_wake_for(entry->tick);
 }
 
-/* What lies before it in the mailbox was cancelled, and is released now. */
-static void
+void
 pop_mail(const struct model_entry *entry)
 {
 	struct model_entry *oldest;
@@ -463,6 +462,7 @@ run_begins(struct model_entry *entry)
 	if (entry->way == MAILS) {
 		pop_mail(entry);
 		model->mail_started++;
+		model->mail_begun++;
 	}
 	if (entry->way == INLINE || entry->way == REFUSES)
 		model->advance_started++;

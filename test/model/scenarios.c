@@ -514,9 +514,20 @@ run_races(void)
 	destroy(timer);
 }
 
+static atomic_uint posts_run;
+
+static void
+count_post(struct hwt_post *post)
+{
+	(void)post;
+	posts_run++;
+}
+
 static void
 run_pool(void)
 {
+	struct hwt_post post;
+
 	const struct hwt_executor *executor;
 	struct hwt_pool *pool = POISON;
 	struct timeout *run[6], *often;
@@ -530,6 +541,9 @@ run_pool(void)
 	for (i = 0; i < 6; i++)
 		run[i] = schedule_on(timer, executor, 2 * TICK, NULL);
 	often = schedule_periodic(timer, executor);
+	while (hwt_pool_post(pool, &post, count_post) == -EAGAIN)
+		pause_ns(TICK);
+	await(&posts_run, 1);
 	await(&often->runs, 3);
 	for (i = 0; i < 6; i++)
 		await(&run[i]->runs, 1);
@@ -572,6 +586,7 @@ run_mailbox(void)
 {
 	struct hwt_mailbox *mailbox = POISON;
 	struct timeout *due[3];
+	struct hwt_post post;
 	struct hwt *timer;
 	unsigned i;
 
@@ -592,7 +607,11 @@ run_mailbox(void)
 		continue;
 	}
 	stop(timer);
+	plan_end();
 	CHECK(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	CHECK(hwt_mailbox_post(mailbox, &post, count_post) == 0);
+	CHECK(is_readable(mailbox, 0));
+	CHECK(hwt_mailbox_run(mailbox, 0, NULL) == 0 && posts_run == 1);
 	TRY(hwt_mailbox_destroy, (mailbox), NULL)
 	continue;
 	destroy(timer);

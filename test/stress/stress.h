@@ -64,7 +64,7 @@
 #if STRESS_TSAN
 /* The sanitizer looks for this name: a report must end the program, or its
  * exit status would tell nothing. */
-const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) __attribute__((weak));
 
 const char *
 __tsan_default_options(void)
@@ -77,7 +77,7 @@ enum {
 	STRESS_MESSAGES_MAX = 20
 };
 
-static struct {
+struct stress {
 	const char *name;
 	unsigned scale;
 	unsigned watchdog_s;
@@ -86,7 +86,10 @@ static struct {
 	/* Where the program is, for the watchdog's message. */
 	const char *_Atomic phase;
 	atomic_uint_fast64_t step;
-} stress;
+};
+
+/* One of a program, however many of its files include this. */
+__attribute__((weak)) struct stress stress;
 
 static inline uint64_t
 stress_now_ns(void)
@@ -261,102 +264,6 @@ random_seed(uint64_t salt)
 	return random_next(&state);
 }
 
-/* Under an emulator, what is resident is the emulator's own memory: constant,
- * so that nothing is judged by it. */
-static inline uint64_t
-rss_bytes(void)
-{
-#ifdef HWT_EMULATED
-	return 0;
-#else
-	unsigned long long size = 0, resident = 0;
-	FILE *statm = fopen("/proc/self/statm", "r");
-	int fields;
-
-	stress_must(statm, "/proc/self/statm: %s", strerror(errno));
-	fields = fscanf(statm, "%llu %llu", &size, &resident);
-	fclose(statm);
-	stress_must(fields == 2, "/proc/self/statm cannot be read");
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
-#endif
-}
-
-/* Entries of a /proc folder: threads in /proc/self/task, descriptors in
- * /proc/self/fd (that of the folder itself included). */
-static inline unsigned
-folder_entries(const char *path)
-{
-	DIR *folder = opendir(path);
-	struct dirent *entry;
-	unsigned entries = 0;
-
-	stress_must(folder, "%s: %s", path, strerror(errno));
-	while ((entry = readdir(folder)))
-		entries += entry->d_name[0] != '.';
-	closedir(folder);
-	return entries;
-}
-
-static inline unsigned
-maps_entries(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	unsigned lines = 0;
-	int c;
-
-	stress_must(maps, "/proc/self/maps: %s", strerror(errno));
-	while ((c = getc(maps)) != EOF)
-		lines += c == '\n';
-	fclose(maps);
-	return lines;
-}
-
-/* Runs rounds, as many as the scale says, and up to 50 more until they have
- * seen every kind of end. Returns their number. */
-static inline uint64_t
-stress_rounds(uint64_t count,
-    void (*round_run)(uint64_t *random, uint64_t round),
-    bool (*saw_every_end)(void))
-{
-	uint64_t random = random_seed(0);
-	uint64_t rounds = stress_scaled(count);
-	uint64_t i;
-
-	for (i = 0; i < rounds || (i < rounds + 50 && !saw_every_end()); i++)
-		round_run(&random, i);
-	stress_check(
-	    saw_every_end(), "the rounds did not see every kind of end");
-	return i;
-}
-
-/* The task of a timeout that is far away. */
-static inline void
-never_task(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	stress_fail("a timeout of an hour has started");
-}
-
-/* Threads of this process. A join returns a moment before the kernel has taken
- * the thread out of the list: what still falls is looked at again. */
-static inline unsigned
-threads_now(void)
-{
-	const struct timespec pause = {.tv_nsec = 5000000};
-	unsigned now = folder_entries("/proc/self/task");
-	unsigned before, turn;
-
-	for (turn = 0; turn < 3; turn++) {
-		before = now;
-		(void)nanosleep(&pause, NULL);
-		now = folder_entries("/proc/self/task");
-		if (now < before)
-			turn = 0;
-	}
-	return now;
-}
-
 static inline void
 log_nothing(void *ctx, int level, const char *message)
 {
@@ -380,134 +287,6 @@ timer_create_ns(uint64_t tick_ns, uint32_t ticks_per_wheel, uint32_t flags)
 
 	stress_must(!error, "hwt_create: %d", error);
 	return timer;
-}
-
-static inline struct hwt_stats
-timer_stats(const struct hwt *timer)
-{
-	struct hwt_stats stats;
-	int error = hwt_read_stats(timer, &stats);
-
-	stress_must(!error, "hwt_read_stats: %d", error);
-	return stats;
-}
-
-/* Memory at one moment, as the system and as the timer counts it. */
-struct memory {
-	uint64_t rss_bytes, timer_bytes;
-};
-
-static inline struct memory
-memory_now(const struct hwt *timer)
-{
-	struct memory memory = {rss_bytes(), timer_stats(timer).memory_bytes};
-
-	return memory;
-}
-
-/* False under a sanitizer or valgrind, whose own memory grows with what the
- * program does. */
-static inline bool
-memory_is_ours(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-
-	return !STRESS_TSAN && !STRESS_ASAN &&
-	    !(preload && strstr(preload, "vgpreload"));
-}
-
-/* Where memory is not all ours, only the timer's count is looked at. */
-static inline void
-memory_check(const char *what, struct memory before, struct memory after,
-    uint64_t growth_max)
-{
-	stress_check(after.timer_bytes <= before.timer_bytes + growth_max,
-	    "%s: memory_bytes grew from %" PRIu64 " to %" PRIu64, what,
-	    before.timer_bytes, after.timer_bytes);
-	stress_check(!memory_is_ours() ||
-		after.rss_bytes <= before.rss_bytes + growth_max,
-	    "%s: RSS grew from %" PRIu64 " to %" PRIu64, what, before.rss_bytes,
-	    after.rss_bytes);
-}
-
-/* A task that tells that the worker has come by. arg: an atomic_bool. */
-static inline void
-probe_task(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	atomic_store((atomic_bool *)arg, true);
-}
-
-/* Returns when the worker has begun a tick after this call. */
-static inline void
-probe_wait(struct hwt *timer)
-{
-	atomic_bool started = false;
-	int error = hwt_new_timeout(timer, NULL, probe_task, &started, 0);
-
-	stress_must(!error, "hwt_new_timeout: %d", error);
-	while (!atomic_load(&started))
-		stress_sleep_ns(50000);
-}
-
-/* An event loop of its own thread, with a mailbox and nothing else to do. It
- * waits without a time limit, so that a due timeout of which the descriptor
- * does not tell ends as a hang. */
-struct loop {
-	struct hwt_mailbox *mailbox;
-	size_t max_per_run;
-	/* An eventfd that ends the loop, by write and read: sanitizers do not
-	 * know the order that eventfd_write and poll give. */
-	int quit_fd;
-	pthread_t thread;
-};
-
-static inline void *
-loop_thread(void *arg)
-{
-	struct loop *loop = arg;
-	struct pollfd fds[2] = {
-	    {.fd = hwt_mailbox_fd(loop->mailbox), .events = POLLIN},
-	    {.fd = loop->quit_fd, .events = POLLIN},
-	};
-	uint64_t ignored;
-	int error;
-
-	while (!fds[1].revents) {
-		if (poll(fds, 2, -1) < 0 || !fds[0].revents)
-			continue;
-		error = hwt_mailbox_run(loop->mailbox, loop->max_per_run, NULL);
-		stress_check(!error, "hwt_mailbox_run: %d", error);
-	}
-	stress_must(read(loop->quit_fd, &ignored, 8) == 8, "read");
-	while ((error = hwt_mailbox_destroy(loop->mailbox)) == -EBUSY)
-		hwt_mailbox_run(loop->mailbox, 0, NULL);
-	stress_check(!error, "hwt_mailbox_destroy: %d", error);
-	return NULL;
-}
-
-static inline void
-loop_start(struct loop *loop, size_t max_per_run)
-{
-	int error = hwt_mailbox_create(&loop->mailbox);
-
-	stress_must(!error, "hwt_mailbox_create: %d", error);
-	loop->max_per_run = max_per_run;
-	loop->quit_fd = eventfd(0, EFD_CLOEXEC);
-	stress_must(loop->quit_fd >= 0, "eventfd: %s", strerror(errno));
-	loop->thread = stress_thread(loop_thread, loop);
-}
-
-/* Runs what the mailbox holds, then ends. Nothing may be handed over to it any
- * more. */
-static inline void
-loop_stop(struct loop *loop)
-{
-	uint64_t one = 1;
-
-	stress_must(write(loop->quit_fd, &one, 8) == 8, "write");
-	stress_join(loop->thread);
-	close(loop->quit_fd);
 }
 
 #endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What disturbs a storm: see storm.h. */
+#define _GNU_SOURCE
+#include "storm.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+/* Threads that come and go. They leave their records to others, some of them
+ * from a destructor of thread-specific data, when the library's has run. */
+
+static pthread_key_t last_words;
+
+static void
+say_last_words(void *salt)
+{
+	static _Thread_local bool said;
+	uint64_t random = (uintptr_t)salt;
+	struct item *item = item_any(&random);
+
+	(void)act_produce(&random);
+	if (item != NULL)
+		act_cancel(item, false);
+	if (!said)
+		(void)pthread_setspecific(last_words, salt);
+	said = true;
+}
+
+static void *
+brief_thread(void *salt)
+{
+	uint64_t random = random_seed((uintptr_t)salt);
+	unsigned acts;
+
+	for (acts = 0; acts < 16; acts++) {
+		struct item *item = item_any(&random);
+
+		if (acts % 2 == 0)
+			(void)act_produce(&random);
+		else if (item != NULL)
+			act_cancel(item, false);
+	}
+	if (random_below(&random, 4) == 0)
+		(void)pthread_setspecific(last_words, (char *)salt + 1);
+	return NULL;
+}
+
+static void
+make_key(void)
+{
+	stress_must(!pthread_key_create(&last_words, say_last_words),
+	    "pthread_key_create");
+}
+
+void *
+disturber_threads(void *salt)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	uintptr_t number = (uintptr_t)salt;
+
+	(void)pthread_once(&once, make_key);
+	while (!atomic_load_explicit(&round_.quit, memory_order_relaxed))
+		stress_join(
+		    stress_thread(brief_thread, (void *)(number += 64)));
+	return NULL;
+}
+
+/* Executors that end while the worker is handing over to them. The worker
+ * marks a timeout as handed over, and then calls execute. In between a cancel
+ * may end the timeout, and it may be the executor's last: then the executor may
+ * be destroyed, and the worker must not come too late. */
+
+enum {
+	BRIEF_ITEMS = 8
+};
+
+static unsigned
+brief_schedule(const struct hwt_executor *executor, unsigned timer,
+    struct item *items[BRIEF_ITEMS])
+{
+	unsigned count = 0;
+	int error;
+
+	while (count < BRIEF_ITEMS) {
+		struct item *item = item_take(timer, 0, BRIEF);
+
+		if (item == NULL)
+			break;
+		item->executor = executor;
+		error = hwt_new_timeout_on(item_timer(item), executor,
+		    item_handle(item), storm_task, item, 0);
+		/* Others do not see it: its executor is not theirs. */
+		stress_check(!error || error == -ESHUTDOWN || error == -ENOBUFS,
+		    "hwt_new_timeout_on: %d", error);
+		item->accepted = !error;
+		if (error == -ENOBUFS)
+			atomic_fetch_add_explicit(
+			    &round_.rejected, 1, memory_order_relaxed);
+		if (error)
+			break;
+		items[count++] = item;
+	}
+	return count;
+}
+
+static void
+brief_round(uint64_t *random, unsigned timer)
+{
+	struct item *items[BRIEF_ITEMS];
+	struct hwt_mailbox *mailbox = NULL;
+	struct hwt_pool *pool = NULL;
+	unsigned count, i;
+
+	if (random_below(random, 4))
+		stress_must(
+		    !hwt_mailbox_create(&mailbox), "hwt_mailbox_create");
+	else
+		stress_must(!hwt_pool_create(&pool, 1, 0), "hwt_pool_create");
+	count = brief_schedule(
+	    mailbox ? hwt_mailbox_executor(mailbox) : hwt_pool_executor(pool),
+	    timer, items);
+	stress_spin(random_below(random, round_.tick_ns));
+	for (i = 0; i < count; i++)
+		act_cancel(items[i], false);
+	while (mailbox && hwt_mailbox_destroy(mailbox) == -EBUSY)
+		stress_check(!hwt_mailbox_run(mailbox, 0, NULL), "run");
+	stress_check(!hwt_pool_destroy(pool), "hwt_pool_destroy");
+}
+
+void *
+disturber_executors(void *salt)
+{
+	uint64_t random = random_seed((uintptr_t)salt);
+
+	while (!atomic_load_explicit(&round_.quit, memory_order_relaxed))
+		brief_round(&random,
+		    (unsigned)random_below(&random, round_.timers_count));
+	return NULL;
+}
+
+/* Timers that are made, used and destroyed. */
+
+static atomic_uint made_accepted, made_started, made_ended;
+
+static void
+made_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+	atomic_fetch_add_explicit(&made_started, 1, memory_order_relaxed);
+}
+
+static void
+made_use(struct hwt *timer, unsigned count, uint64_t *random)
+{
+	hwt_timeout timeout;
+
+	while (count-- > 0) {
+		stress_must(!hwt_new_timeout(timer, &timeout, made_task, NULL,
+				random_below(random, HWT_US(400))),
+		    "hwt_new_timeout");
+		atomic_fetch_add_explicit(
+		    &made_accepted, 1, memory_order_relaxed);
+		if (count % 3 == 0 && !hwt_cancel(timer, timeout))
+			atomic_fetch_add_explicit(
+			    &made_ended, 1, memory_order_relaxed);
+	}
+}
+
+static void
+made_life(uint64_t *random)
+{
+	/* More than fit into a slab of records, now and then. */
+	unsigned count = random_below(random, 64) ? 40 : 5000;
+	uint64_t kind = random_below(random, 4);
+	struct hwt *timer = timer_create_ns(
+	    HWT_US(100), kind == 0 ? 1u << 16 : 64, kind == 1 ? HWT_MANUAL : 0);
+	struct hwt_unprocessed list;
+
+	if (kind != 2)
+		made_use(timer, count, random);
+	if (kind == 1)
+		stress_check(!hwt_advance(timer, NULL), "hwt_advance");
+	else if (random_below(random, 2))
+		stress_sleep_ns(random_below(random, HWT_US(300)));
+	stress_check(!hwt_stop(timer, &list), "hwt_stop");
+	atomic_fetch_add_explicit(
+	    &made_ended, (unsigned)list.count, memory_order_relaxed);
+	stress_check(!hwt_destroy(timer), "hwt_destroy");
+}
+
+void *
+disturber_makers(void *salt)
+{
+	uint64_t random = random_seed((uintptr_t)salt);
+	struct hwt *shared;
+
+	while (!atomic_load_explicit(&round_.quit, memory_order_relaxed)) {
+		made_life(&random);
+		stress_must(!hwt_shared(&shared), "hwt_shared");
+		made_use(shared, 1, &random);
+	}
+	return NULL;
+}
+
+void
+makers_verify(void)
+{
+	struct hwt_unprocessed list;
+
+	stress_check(!hwt_shared_shutdown(&list), "hwt_shared_shutdown");
+	made_ended += (unsigned)list.count;
+	stress_check(made_accepted == made_started + made_ended,
+	    "makers: accepted %u, ended %u", made_accepted,
+	    made_started + made_ended);
+}
+
+/* Signals, at the process and at each of its threads, whose handlers do not
+ * restart what they interrupt. The library's threads block all of these but
+ * SIGPROF. The handler of SIGPROF holds its thread for a while, wherever that
+ * is. */
+
+static atomic_bool signals_quit;
+static atomic_uint strays, handled;
+static pthread_t sender;
+
+static bool
+is_of_library(void)
+{
+	char name[16] = "";
+
+	(void)prctl(PR_GET_NAME, name, 0, 0, 0);
+	return strncmp(name, "hwt-", 4) == 0;
+}
+
+static void
+handle(int signal)
+{
+	int saved = errno;
+	uint64_t random = stress_now_ns();
+
+	atomic_fetch_add(&handled, 1);
+	if (signal != SIGPROF && is_of_library())
+		atomic_fetch_add(&strays, 1);
+	if (signal == SIGPROF && random % 4 == 0)
+		stress_spin(random_below(&random, 100000));
+	errno = saved;
+}
+
+/* A thread may be gone since it was found. */
+static void *
+sender_thread(void *arg)
+{
+	static const int signals[] = {SIGUSR1, SIGUSR2, SIGPROF, SIGPROF};
+	uint64_t random = random_seed(1000);
+	struct dirent *entry;
+	DIR *folder = arg;
+	pid_t thread;
+
+	while (!atomic_load(&signals_quit)) {
+		rewinddir(folder);
+		while ((entry = readdir(folder))) {
+			thread = (pid_t)strtol(entry->d_name, NULL, 10);
+			if (thread > 0)
+				(void)syscall(SYS_tgkill, getpid(), thread,
+				    signals[random_below(&random, 4)]);
+			stress_spin(random_below(&random, 20000));
+		}
+	}
+	closedir(folder);
+	return NULL;
+}
+
+void
+signals_start(void)
+{
+	static const int signals[] = {SIGALRM, SIGUSR1, SIGUSR2, SIGPROF};
+	struct sigaction action = {.sa_handler = handle};
+	struct itimerval every = {
+	    .it_value.tv_usec = 300, .it_interval.tv_usec = 300};
+	DIR *folder;
+	unsigned i;
+
+	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		stress_must(!sigaction(signals[i], &action, NULL), "sigaction");
+	stress_must(!setitimer(ITIMER_REAL, &every, NULL), "setitimer");
+	folder = opendir("/proc/self/task");
+	stress_must(folder, "/proc/self/task: %s", strerror(errno));
+	sender = stress_thread(sender_thread, folder);
+}
+
+void
+signals_stop(void)
+{
+	struct itimerval none = {{0}, {0}};
+
+	atomic_store(&signals_quit, true);
+	stress_join(sender);
+	stress_must(!setitimer(ITIMER_REAL, &none, NULL), "setitimer");
+	stress_check(handled, "no signal was handled");
+	stress_check(!strays,
+	    "%u signals were handled in the library's threads", strays);
+}
+
+void
+sigstop_begin(void)
+{
+	uint64_t random = random_seed(7);
+	pid_t child = fork();
+	int status;
+
+	stress_must(child >= 0, "fork: %s", strerror(errno));
+	if (child == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		return;
+	}
+	while (waitpid(child, &status, WNOHANG) == 0) {
+		stress_sleep_ns(random_below(&random, HWT_MS(300)));
+		(void)kill(child, SIGSTOP);
+		stress_sleep_ns(random_below(&random,
+		    random_below(&random, 8) ? HWT_MS(30) : HWT_MS(1000)));
+		(void)kill(child, SIGCONT);
+	}
+	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
