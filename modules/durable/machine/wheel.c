@@ -3,7 +3,7 @@
  * INVARIANTS
  *   1. A record of time T is in slot T & mask.
  *   2. next <= the slot's earliest <= the time of each record in it. Both can
- *      be too early after a removal; they are corrected when the wheel comes by.
+ *      be too early after a removal; corrected when the wheel comes by.
  */
 #include "modules/durable/machine/wheel.h"
 
