@@ -13,6 +13,10 @@
  * destroyed timers shows whether there can be any; the thread then searches the
  * registry, unless another thread holds its lock: no call waits here.
  *
+ * Other destructors of the thread may use a timer after that. They get the
+ * shared cache: the C library calls destructors again only so often, and a
+ * cache that is claimed after the last time would never be returned.
+ *
  * After a failed attempt to get a cache, a thread makes no other for
  * ATTACH_SKIP calls: this bounds the average cost of searching the registry and
  * a timer's caches.
@@ -75,7 +79,7 @@ thread_exits(void *state)
 		if (slot.timer != NULL)
 			cache_release(slot.timer, slot.cache);
 	}
-	thread_state.watched = false;
+	thread_state.exited = true;
 	process_unlock();
 }
 
@@ -120,8 +124,6 @@ thread_unload(void)
 	process_unlock();
 }
 
-/* If another destructor of this thread uses a timer after thread_exits, the key
- * is set again, and thread_exits is called once more. */
 static bool
 watch_thread_exit(bool may_allocate)
 {
@@ -179,6 +181,8 @@ thread_attach_cache(struct hwt *timer, bool may_allocate)
 
 	if (slot != NULL)
 		return slot->cache;
+	if (thread_state.exited)
+		return &timer->store.shared_cache;
 	if (thread_state.attach_skip > 0) {
 		thread_state.attach_skip--;
 		return &timer->store.shared_cache;

@@ -47,8 +47,8 @@ struct thread_state {
 	/* process_destroyed when destroyed timers were last searched for. */
 	uint64_t destroyed_seen;
 	unsigned attach_skip;
-	/* Whether thread_exits will be called. */
-	bool watched;
+	/* Whether thread_exits will be called; whether it was. */
+	bool watched, exited;
 };
 
 /* initial-exec: one instruction instead of a call. The few bytes fit into what
