@@ -323,46 +323,6 @@ Test(fork, shared_timer_is_recreated_in_child_after_parent_shutdown)
 	assert_rc(hwt_shared(&timer), -ESHUTDOWN);
 }
 
-/* Inherited executors. */
-
-static const struct hwt_executor *inherited[2];
-
-static void
-inherited_executor_child(void *arg)
-{
-	const struct hwt_options options = {.flags = HWT_MANUAL,
-	    .tick_ns = HWT_MS(1),
-	    .executor = inherited[0]};
-	uint64_t tasks_started = 0, total = 0;
-	struct probe probe = {0};
-	struct hwt_stats stats;
-	struct hwt *timer;
-
-	(void)arg;
-	child_ok(hwt_create(&timer, &options));
-	child_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
-	child_ok(hwt_new_timeout_on(
-	    timer, inherited[1], NULL, probe_task, &probe, 0));
-	while (total < 2) {
-		child_ok(hwt_advance(timer, &tasks_started));
-		total += tasks_started;
-	}
-	child_ok(hwt_read_stats(timer, &stats));
-	child_check(stats.executor_refused == 2);
-	child_ok(hwt_stop(timer, NULL));
-	child_ok(hwt_destroy(timer));
-}
-
-FamilyTest(fork, inherited_executors_refuse_timeouts_of_the_child)
-{
-	inherited[0] = hwt_pool_executor(family.pool);
-	inherited[1] = hwt_mailbox_executor(family.mailbox);
-
-	in_child(inherited_executor_child, NULL);
-
-	cr_assert(!readable(family.fd));
-}
-
 /* From a task: its copy in the child may go on. */
 
 static _Atomic uint64_t forked;

@@ -215,20 +215,6 @@ ManualTest(lifecycle, stop_from_an_inline_task_is_a_deadlock_and_stops_nothing)
 	assert_u64(manual_tick(2), 1);
 }
 
-ExecutorTest(lifecycle, stop_from_a_held_task_is_a_deadlock_also_after_stop,
-    EXECUTOR_HOLDS)
-{
-	struct probe probe = {.then = then_stop, .data = manual.timer};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_ok(hwt_stop(manual.timer, NULL));
-
-	assert_ok(executor_run(&recorder, 0));
-
-	assert_rc(probe.rc, -EDEADLK);
-}
-
 /* Destroy. */
 
 Test(lifecycle, destroy_needs_a_stopped_timer)

@@ -6,7 +6,6 @@
 #include "test/spec/support.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 SUITE(mailbox);
@@ -109,19 +108,6 @@ MailboxTest(run_starts_what_is_there_now_and_nothing_that_comes_meanwhile)
 	assert_u64(run(0), 2);
 }
 
-/* Also when a run before has left something. */
-MailboxTest(run_that_continues_another_starts_nothing_that_comes_meanwhile)
-{
-	struct probe probes[3] = {{0}, {.then = then_deliver_and_run}, {0}};
-
-	deliver(probes, 3);
-	assert_u64(run(1), 1);
-	assert_u64(run(0), 2);
-	assert_u64(more[0].runs + more[1].runs, 0);
-
-	assert_u64(run(0), 2);
-}
-
 MailboxTest(outer_run_leaves_what_a_run_inside_a_task_has_left)
 {
 	struct probe probe = {.then = then_deliver_and_run, .data = &probe};
@@ -133,28 +119,6 @@ MailboxTest(outer_run_leaves_what_a_run_inside_a_task_has_left)
 	assert_u64(more[0].runs + more[1].runs, 1);
 	cr_assert(readable(fd));
 	assert_u64(run(0), 1);
-}
-
-MailboxTest(one_run_per_event_is_enough_with_edge_triggered_epoll)
-{
-	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-	int epoll = epoll_create1(EPOLL_CLOEXEC);
-	struct probe probes[4] = {{0}};
-
-	cr_assert(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
-	deliver(probes, 3);
-	assert_i64(epoll_wait(epoll, &event, 1, 0), 1);
-	assert_i64(epoll_wait(epoll, &event, 1, 0), 0);
-
-	assert_u64(run(1), 1);
-	assert_i64(epoll_wait(epoll, &event, 1, 0), 1);
-	assert_u64(run(0), 2);
-	assert_i64(epoll_wait(epoll, &event, 1, 0), 0);
-
-	deliver(&probes[3], 1);
-	assert_i64(epoll_wait(epoll, &event, 1, 0), 1);
-	assert_u64(run(0), 1);
-	close(epoll);
 }
 
 /* Posts: functions that run in hwt_mailbox_run. */
@@ -225,24 +189,6 @@ MailboxTest(function_that_posts_itself_runs_in_the_next_run)
 	assert_u64(ran, 11);
 }
 
-static void
-free_post(struct hwt_post *post)
-{
-	free(post);
-}
-
-/* AddressSanitizer finds a use after it. */
-MailboxTest(function_may_free_its_post)
-{
-	struct hwt_post *post = malloc(sizeof(*post));
-
-	assert_rc(hwt_mailbox_post(mailbox, NULL, free_post), -EINVAL);
-	assert_rc(hwt_mailbox_post(mailbox, post, NULL), -EINVAL);
-	assert_ok(hwt_mailbox_post(mailbox, post, free_post));
-
-	assert_u64(run(0), 0);
-}
-
 /* Cancelling. */
 
 static void
@@ -278,11 +224,8 @@ MailboxTest(destroy_is_busy_until_cancelled_timeouts_are_released_by_a_run)
 
 #define MANY 100000
 
-/* What a worker meets around its write to the eventfd. */
-
-static void (*before_write)(void), (*after_write)(void);
-static int write_error;
-static unsigned writes;
+/* Before a worker's write to the eventfd. */
+static void (*before_write)(void);
 static struct fixture overtaker;
 static struct probe overtaking;
 
@@ -292,38 +235,12 @@ int __wrap_eventfd_write(int fd, eventfd_t value);
 int
 __wrap_eventfd_write(int to, eventfd_t value)
 {
-	void (*before)(void) = before_write, (*after)(void);
-	int result;
+	void (*before)(void) = before_write;
 
-	writes++;
 	before_write = NULL;
 	if (before != NULL)
 		before();
-	if (write_error != 0) {
-		errno = write_error;
-		return -1;
-	}
-	result = __real_eventfd_write(to, value);
-	after = after_write;
-	after_write = NULL;
-	if (after != NULL)
-		after();
-	return result;
-}
-
-MailboxTest(failed_write_is_made_good_by_the_next_hand_over)
-{
-	struct probe probes[2] = {{0}};
-
-	write_error = EIO;
-	deliver(&probes[0], 1);
-	cr_assert(!readable(fd));
-	write_error = 0;
-
-	deliver(&probes[1], 1);
-
-	cr_assert(readable(fd));
-	assert_u64(run(0), 2);
+	return __real_eventfd_write(to, value);
 }
 
 static void

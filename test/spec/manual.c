@@ -50,19 +50,6 @@ ManualTest(manual, wait_is_to_the_boundary_of_the_earliest_deadline)
 	assert_u64(manual_wait(), 1);
 }
 
-ManualTest(manual, wait_is_0_when_something_is_due)
-{
-	schedule_task(manual.timer, idle_task, HWT_MS(2));
-	manual.now_ns += HWT_MS(2);
-	assert_u64(manual_wait(), 0);
-	manual.now_ns += HWT_SEC(2);
-	assert_u64(manual_wait(), 0);
-
-	assert_u64(manual_step(0), 1);
-
-	assert_u64(manual_wait(), HWT_NEVER);
-}
-
 ManualTest(manual, wait_is_not_to_cancelled_deadlines)
 {
 	hwt_timeout placed = schedule_forbidden(HWT_MS(3)), queued;

@@ -61,18 +61,6 @@ Test(on_tick, boundaries_are_the_clock_at_create_plus_whole_ticks)
 	}
 }
 
-/* Its call read the clock long before its record was queued. */
-ManualTest(on_tick, deadline_of_a_tick_that_was_begun_runs_on_the_next)
-{
-	struct probe probe = {0};
-
-	assert_u64(manual_tick(3 * FIXTURE_WHEEL), 0);
-	manual.now_ns = FIXTURE_START + TICKS(2);
-	probe_schedule(&probe, FIXTURE_TICK);
-
-	assert_u64(manual_tick(3 * FIXTURE_WHEEL + 1), 1);
-}
-
 #define MANY 150000
 
 /* From inside: how many records wait in the queue. */

@@ -88,65 +88,45 @@ Test(options, values_outside_their_range_are_refused_and_none_is_clamped)
 	}
 }
 
-struct facts {
-	char name[16];
-	size_t stack_size;
-	_Atomic uint64_t known;
-};
-
-static void *
-facts_main(void *arg)
+static void
+assert_worker_name(const char *option, const char *name)
 {
-	struct facts *facts = arg;
-	pthread_attr_t attr;
+	live_open(&(struct hwt_options){.thread_name = option});
+	assert_ok(hwt_start(live.timer));
+	thread_await(name, 1);
+	live_close();
+}
 
-	pthread_getname_np(pthread_self(), facts->name, sizeof(facts->name));
-	pthread_getattr_np(pthread_self(), &attr);
-	pthread_attr_getstacksize(&attr, &facts->stack_size);
-	pthread_attr_destroy(&attr);
-	facts->known = 1;
-	return NULL;
+Test(options, worker_thread_has_the_name_of_the_option)
+{
+	assert_worker_name(NULL, "hwt-worker");
+	assert_worker_name("fifteen-bytes-x", "fifteen-bytes-x");
 }
 
 static void
-facts_task(hwt_timeout timeout, void *arg)
+then_measure_stack(struct probe *probe)
 {
-	(void)timeout;
-	facts_main(arg);
-}
-
-static struct facts
-facts_of_worker(const struct hwt_options *options)
-{
-	struct facts facts = {0};
-	struct hwt *timer;
-
-	assert_ok(hwt_create(&timer, options));
-	assert_ok(hwt_new_timeout(timer, NULL, facts_task, &facts, 0));
-	wait_for(&facts.known, 1);
-	worker_timer_close(timer);
-	return facts;
-}
-
-Test(options, worker_thread_has_its_name_and_its_attributes)
-{
-	struct facts expected = {0};
 	pthread_attr_t attr;
-	pthread_t thread;
+
+	pthread_getattr_np(pthread_self(), &attr);
+	pthread_attr_getstacksize(&attr, probe->data);
+	pthread_attr_destroy(&attr);
+}
+
+Test(options, worker_thread_has_the_attributes_of_the_option)
+{
+	size_t stack_size = 0;
+	struct probe probe = {.then = then_measure_stack, .data = &stack_size};
+	pthread_attr_t attr;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 1 << 20);
-	pthread_create(&thread, &attr, facts_main, &expected);
-	pthread_join(thread, NULL);
+	live_open(&(struct hwt_options){.thread_attr = &attr});
+	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
+	wait_for(&probe.runs, 1);
 
-	cr_assert_str_eq(facts_of_worker(NULL).name, "hwt-worker");
-	cr_assert_str_eq(facts_of_worker(&(struct hwt_options){
-					     .thread_name = "fifteen-bytes-x"})
-			     .name,
-	    "fifteen-bytes-x");
-	assert_u64(facts_of_worker(&(struct hwt_options){.thread_attr = &attr})
-		       .stack_size,
-	    expected.stack_size);
+	cr_assert(stack_size >= 1 << 20 && stack_size < 1 << 21);
+	live_close();
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	assert_accepted("detached attributes",
 	    &(struct hwt_options){.thread_attr = &attr}, false);

@@ -79,19 +79,6 @@ ExecutorTest(
 	assert_u64(probe.runs, 2);
 }
 
-ManualTest(periodic, longest_period_runs_once_and_stays_pending)
-{
-	struct probe probe = {0};
-
-	probe_periodic(&probe, TICKS(1), (UINT64_C(1) << 63) - 1);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_u64(manual_wait(), HWT_NEVER);
-	assert_i64(manual_remaining(probe.handle), INT64_MAX);
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-}
-
 /* The end. */
 
 static void

@@ -49,23 +49,6 @@ Test(reschedule, timeout_is_due_on_the_tick_of_its_new_delay_and_no_other)
 	}
 }
 
-ManualTest(reschedule, deadline_pushed_out_again_and_again_runs_once)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, TICKS(5));
-	for (unsigned tick = 1; tick <= 100; tick++) {
-		assert_u64(manual_tick(tick), 0);
-		assert_ok(hwt_reschedule(manual.timer, probe.handle, TICKS(5)));
-	}
-
-	assert_u64(manual_tick(104), 0);
-	assert_u64(manual_tick(105), 1);
-	assert_u64(manual_tick(200), 0);
-	assert_u64(manual_stats().rescheduled, 100);
-	assert_u64(manual_stats().scheduled, 1);
-}
-
 ManualTest(reschedule, deadline_on_the_clock_moves_out_and_in)
 {
 	struct probe out = {0}, in = {0};

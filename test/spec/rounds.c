@@ -28,23 +28,6 @@ ManualTest(rounds, delay_of_whole_rounds_is_kept_from_every_bucket)
 
 #define LONG_ROUNDS 5000
 
-ManualTest(rounds, delays_of_every_power_of_two_of_nanoseconds_are_kept)
-{
-	static struct probe probes[62];
-
-	for (unsigned power = 0; power < 62; power++)
-		probe_schedule(&probes[power], UINT64_C(1) << power);
-
-	assert_u64(manual_tick(1), 20); /* 2^20 ns are more than a tick */
-	for (unsigned power = 20; power < 62; power++) {
-		uint64_t tick = (UINT64_C(1) << power) / FIXTURE_TICK + 1;
-
-		assert_u64(manual_tick(tick - 1), 0);
-		assert_u64(manual_tick(tick), 1);
-		assert_u64(probes[power].runs, 1);
-	}
-}
-
 /* A round counts 32 bits in the wheel; what lies farther away costs a wait in
  * vain for each 2^30 rounds. */
 Test(rounds, more_rounds_than_32_bits_count_are_kept)
@@ -63,35 +46,6 @@ Test(rounds, more_rounds_than_32_bits_count_are_kept)
 		assert_u64(probe.started_ns, FIXTURE_START + delay_ns);
 		cr_assert(waits <= 24);
 		manual_close();
-	}
-}
-
-#define DAY HWT_MIN(60 * 24)
-
-ManualTestWith(rounds, deadline_pushed_out_by_more_rounds_is_slept_for,
-    .tick_ns = HWT_US(10), .ticks_per_wheel = 1)
-{
-	struct probe probes[8] = {{0}};
-
-	for (uint64_t i = 0; i < 8; i++)
-		probe_schedule(&probes[i], HWT_MS(10));
-	assert_u64(manual_wait(), HWT_MS(10));
-	for (uint64_t i = 0; i < 8; i++)
-		assert_ok(hwt_reschedule(
-		    manual.timer, probes[i].handle, (i + 1) * DAY));
-
-	for (uint64_t i = 0; i < 8; i++) {
-		uint64_t due_ns = FIXTURE_START + (i + 1) * DAY;
-
-		while (probes[i].runs == 0) {
-			uint64_t left_ns = due_ns - manual.now_ns;
-			uint64_t wait_ns = manual_wait();
-
-			cr_assert(wait_ns == left_ns ||
-			    (wait_ns < left_ns && wait_ns >= 10000ULL << 30));
-			manual_step(wait_ns);
-		}
-		assert_u64(probes[i].started_ns, due_ns);
 	}
 }
 

@@ -104,40 +104,6 @@ ManualTest(schedule, passed_deadline_is_due_at_the_next_boundary)
 	assert_u64(manual_step(1), 6);
 }
 
-ManualTest(schedule, passed_deadline_does_not_end_a_sleep_to_the_next_boundary)
-{
-	struct probe next = {0}, passed = {0};
-
-	manual_tick(5);
-	schedule_at(&next, boundary(6));
-	assert_u64(manual_wait(), HWT_MS(1));
-
-	schedule_at(&passed, boundary(2));
-	assert_ok(hwt_reschedule_at(manual.timer, passed.handle, 0));
-
-	assert_u64(manual.wakes, 0);
-	assert_u64(manual_tick(6), 2);
-}
-
-ManualTest(schedule, deadline_from_the_end_of_the_clock_on_is_never_due)
-{
-	const uint64_t never[] = {
-	    CLOCK_END - 1, CLOCK_END, HWT_NEVER - 1, HWT_NEVER};
-	struct probe probes[4] = {{0}}, moved = {0};
-
-	schedule_at(&moved, boundary(2));
-	for (unsigned i = 0; i < 4; i++) {
-		schedule_at(&probes[i], never[i]);
-		assert_ok(
-		    hwt_reschedule_at(manual.timer, moved.handle, never[i]));
-		assert_i64(manual_remaining(probes[i].handle), INT64_MAX);
-		assert_i64(manual_remaining(moved.handle), INT64_MAX);
-	}
-
-	assert_u64(manual_wait(), HWT_NEVER);
-	assert_u64(manual_tick(1000), 0);
-}
-
 ManualTest(schedule, calls_with_a_deadline_read_no_clock)
 {
 	struct probe first = {0}, second = {0};

@@ -73,28 +73,21 @@ ManualTestWith(stats, each_counter_counts_and_is_written_for_prometheus,
 	count_up();
 
 	stats = manual_stats();
-	assert_u64(stats.scheduled, 12);
-	assert_u64(stats.started, 2);
-	assert_u64(stats.cancelled, 3);
-	assert_u64(stats.rescheduled, 6);
-	assert_u64(stats.rejected, 4);
-	assert_u64(stats.executor_refused, 1);
-	assert_u64(stats.pending, 7);
-	assert_u64(stats.ticks, 2);
-	assert_u64(stats.late_ticks, 2);
-	assert_u64(stats.wakeups, 0);
 	text = text_of(manual.timer, HWT_PROMETHEUS);
-	assert_count(text, "hwt_timeouts_scheduled_total", 12);
-	assert_count(text, "hwt_tasks_started_total", 2);
-	assert_count(text, "hwt_timeouts_cancelled_total", 3);
-	assert_count(text, "hwt_timeouts_rescheduled_total", 6);
-	assert_count(text, "hwt_timeouts_rejected_total", 4);
-	assert_count(text, "hwt_executor_refusals_total", 1);
-	assert_count(text, "hwt_timeouts_pending", 7);
-	assert_count(text, "hwt_ticks_total", 2);
-	assert_count(text, "hwt_late_ticks_total", 2);
-	assert_count(text, "hwt_wakeups_total", 0);
-	assert_count(text, "hwt_slow_tasks_total", 0);
+#define COUNT(member, metric, value)     \
+	assert_u64(stats.member, value); \
+	assert_count(text, "hwt_" metric, value)
+	COUNT(scheduled, "timeouts_scheduled_total", 12);
+	COUNT(started, "tasks_started_total", 2);
+	COUNT(cancelled, "timeouts_cancelled_total", 3);
+	COUNT(rescheduled, "timeouts_rescheduled_total", 6);
+	COUNT(rejected, "timeouts_rejected_total", 4);
+	COUNT(executor_refused, "executor_refusals_total", 1);
+	COUNT(pending, "timeouts_pending", 7);
+	COUNT(ticks, "ticks_total", 2);
+	COUNT(late_ticks, "late_ticks_total", 2);
+	COUNT(wakeups, "wakeups_total", 0);
+	COUNT(slow_tasks, "slow_tasks_total", 0);
 	assert_count(text, "hwt_memory_bytes", stats.memory_bytes);
 	free(text);
 }

@@ -121,43 +121,23 @@ file_that_takes(unsigned writes)
 
 /* The log. */
 
-void
-log_recorder_init(struct log_recorder *log)
-{
-	memset(log, 0, sizeof(*log));
-	pthread_mutex_init(&log->lock, NULL);
-}
-
 static void
 log_recorder_write(void *ctx, int level, const char *message)
 {
 	struct log_recorder *log = ctx;
+	uint64_t line = log->count++;
 
-	pthread_mutex_lock(&log->lock);
-	if (log->count < LOG_LINES) {
-		log->lines[log->count].level = level;
-		snprintf(log->lines[log->count].message,
-		    sizeof(log->lines[0].message), "%s", message);
-	}
-	log->count++;
-	pthread_mutex_unlock(&log->lock);
+	if (line >= LOG_LINES)
+		return;
+	log->lines[line].level = level;
+	snprintf(log->lines[line].message, sizeof(log->lines[0].message), "%s",
+	    message);
 }
 
 struct hwt_log
 log_recorder_hook(struct log_recorder *log)
 {
 	return (struct hwt_log){.write = log_recorder_write, .ctx = log};
-}
-
-uint64_t
-log_recorder_count(struct log_recorder *log)
-{
-	uint64_t count;
-
-	pthread_mutex_lock(&log->lock);
-	count = log->count;
-	pthread_mutex_unlock(&log->lock);
-	return count;
 }
 
 /* The manual timer. */
@@ -179,8 +159,8 @@ fixture_wake(void *ctx)
 	((struct fixture *)ctx)->wakes++;
 }
 
-int
-fixture_try_open(struct fixture *fixture, const struct hwt_options *options)
+void
+fixture_open(struct fixture *fixture, const struct hwt_options *options)
 {
 	struct hwt_options filled = {
 	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = FIXTURE_WHEEL};
@@ -200,13 +180,7 @@ fixture_try_open(struct fixture *fixture, const struct hwt_options *options)
 	filled.clock = filled.clock != NULL ? filled.clock : &clock;
 	filled.wake = filled.wake != NULL ? filled.wake : &wake;
 	filled.log = filled.log != NULL ? filled.log : &log;
-	return hwt_create(&fixture->timer, &filled);
-}
-
-void
-fixture_open(struct fixture *fixture, const struct hwt_options *options)
-{
-	assert_ok(fixture_try_open(fixture, options));
+	assert_ok(hwt_create(&fixture->timer, &filled));
 }
 
 void
@@ -261,12 +235,6 @@ manual_remaining(hwt_timeout timeout)
 
 	assert_ok(hwt_remaining(manual.timer, timeout, &remaining_ns));
 	return remaining_ns;
-}
-
-int
-manual_state(hwt_timeout timeout)
-{
-	return hwt_state(manual.timer, timeout, NULL);
 }
 
 struct hwt *
@@ -350,12 +318,6 @@ schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns)
 	return timeout;
 }
 
-hwt_timeout
-schedule_forbidden(uint64_t delay_ns)
-{
-	return schedule_task(manual.timer, forbidden_task, delay_ns);
-}
-
 uint64_t
 ticks_of_runs(struct probe *probe, unsigned first, unsigned last)
 {
@@ -421,8 +383,8 @@ recorder_open(enum executor_mode mode)
 
 /* Gates and workers. */
 
-static void
-sem_wait_through_signals(sem_t *semaphore)
+void
+semaphore_wait(sem_t *semaphore)
 {
 	while (sem_wait(semaphore) != 0)
 		if (errno != EINTR)
@@ -440,19 +402,7 @@ void
 gate_pass(struct gate *gate)
 {
 	sem_post(&gate->entered);
-	sem_wait_through_signals(&gate->opened);
-}
-
-void
-gate_await(struct gate *gate)
-{
-	sem_wait_through_signals(&gate->entered);
-}
-
-void
-gate_open(struct gate *gate)
-{
-	sem_post(&gate->opened);
+	semaphore_wait(&gate->opened);
 }
 
 void
@@ -651,42 +601,24 @@ library_open(void)
 	return library;
 }
 
-/* The rest of a line of /proc/self/task/THREAD/status; "": there is none. */
-static void
-thread_line(pid_t thread, const char *field, char *rest)
+const char *
+thread_status(pid_t thread, const char *field)
 {
-	char path[64], line[256];
+	static _Thread_local char line[256];
 	size_t length = strlen(field);
+	bool found = false;
+	char path[64];
 	FILE *file;
 
-	rest[0] = '\0';
 	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
 	file = fopen(path, "re");
-	if (file == NULL)
-		return;
-	while (fgets(line, sizeof(line), file) != NULL)
-		if (strncmp(line, field, length) == 0 && line[length] == ':')
-			strcpy(rest, line + length + 2);
-	fclose(file);
-}
-
-uint64_t
-thread_number(pid_t thread, const char *field, int base)
-{
-	char rest[256];
-
-	thread_line(thread, field, rest);
-	cr_assert(rest[0] != '\0', "no %s of thread %d", field, thread);
-	return strtoull(rest, NULL, base);
-}
-
-char
-thread_letter(pid_t thread)
-{
-	char rest[256];
-
-	thread_line(thread, "State", rest);
-	return rest[0] != '\0' ? rest[0] : 'X';
+	while (file != NULL && !found && fgets(line, sizeof(line), file))
+		found =
+		    strncmp(line, field, length) == 0 && line[length] == ':';
+	if (file != NULL)
+		fclose(file);
+	line[strcspn(line, "\n")] = '\0';
+	return found ? line + length + 2 : "gone";
 }
 
 static unsigned
@@ -695,30 +627,19 @@ thread_find(const char *name, pid_t *thread)
 	DIR *tasks = opendir("/proc/self/task");
 	unsigned count = 0;
 	struct dirent *task;
-	char rest[256];
 
 	if (tasks == NULL)
 		abort();
 	while ((task = readdir(tasks)) != NULL) {
 		pid_t id = (pid_t)strtol(task->d_name, NULL, 10);
 
-		thread_line(id, "Name", rest);
-		rest[strcspn(rest, "\n")] = '\0';
-		if (strcmp(rest, name) != 0)
+		if (strcmp(thread_status(id, "Name"), name) != 0)
 			continue;
 		count++;
 		*thread = id;
 	}
 	closedir(tasks);
 	return count;
-}
-
-unsigned
-thread_count(const char *name)
-{
-	pid_t thread;
-
-	return thread_find(name, &thread);
 }
 
 pid_t
@@ -728,8 +649,8 @@ thread_await(const char *name, unsigned count)
 	pid_t thread = 0;
 
 	while (thread_find(name, &thread) != count) {
-		cr_assert(monotonic_ns() < limit_ns, "%u threads named %s",
-		    thread_count(name), name);
+		cr_assert(monotonic_ns() < limit_ns, "not %u threads named %s",
+		    count, name);
 		sleep_ns(HWT_MS(1));
 	}
 	return thread;

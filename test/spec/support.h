@@ -127,17 +127,16 @@ FILE *file_that_takes(unsigned writes);
 #define LOG_LINES 16
 
 struct log_recorder {
-	pthread_mutex_t lock;
-	uint64_t count;
+	_Atomic uint64_t count;
 	struct {
 		int level;
 		char message[256];
 	} lines[LOG_LINES];
 };
 
-void log_recorder_init(struct log_recorder *log);
+#define log_recorder_init(log) memset((log), 0, sizeof(*(log)))
+#define log_recorder_count(log) ((log)->count)
 struct hwt_log log_recorder_hook(struct log_recorder *log);
-uint64_t log_recorder_count(struct log_recorder *log);
 
 /* The clock starts at a moment that is no multiple of any tick, so that a grid
  * that hung on the clock's zero would be seen. start_ns: another one. */
@@ -160,8 +159,6 @@ struct fixture {
 
 /* Fills in what options leaves open; NULL: FIXTURE_TICK and FIXTURE_WHEEL. */
 void fixture_open(struct fixture *fixture, const struct hwt_options *options);
-int fixture_try_open(
-    struct fixture *fixture, const struct hwt_options *options);
 void fixture_close(struct fixture *fixture);
 /* Moves the clock by ns, or to the boundary of a tick, and advances; returns
  * the number of tasks started. */
@@ -179,7 +176,7 @@ extern struct fixture manual;
 /* hwt_next_wakeup, hwt_remaining and hwt_state of the manual timer. */
 uint64_t manual_wait(void);
 int64_t manual_remaining(hwt_timeout timeout);
-int manual_state(hwt_timeout timeout);
+#define manual_state(timeout) hwt_state(manual.timer, (timeout), NULL)
 
 /* A timer with a worker; both calls must succeed. */
 struct hwt *worker_timer_open(uint64_t tick_ns);
@@ -210,7 +207,8 @@ hwt_timeout probe_periodic(
     struct probe *probe, uint64_t delay_ns, uint64_t period_ns);
 hwt_timeout schedule_task(struct hwt *timer, hwt_task *task, uint64_t delay_ns);
 /* A forbidden task of the manual timer. */
-hwt_timeout schedule_forbidden(uint64_t delay_ns);
+#define schedule_forbidden(delay_ns) \
+	schedule_task(manual.timer, forbidden_task, (delay_ns))
 /* Turns manual tick by tick; bit n of the result: the probe ran on tick n. */
 uint64_t ticks_of_runs(struct probe *probe, unsigned first, unsigned last);
 #define ON(tick) (UINT64_C(1) << (tick))
@@ -251,8 +249,9 @@ struct gate {
 
 void gate_init(struct gate *gate);
 void gate_pass(struct gate *gate);
-void gate_await(struct gate *gate);
-void gate_open(struct gate *gate);
+#define gate_await(gate) semaphore_wait(&(gate)->entered)
+#define gate_open(gate) ((void)sem_post(&(gate)->opened))
+void semaphore_wait(sem_t *semaphore);
 /* For a probe whose data is a gate. */
 void probe_then_gate(struct probe *probe);
 
@@ -288,13 +287,13 @@ bool readable(int fd);
 /* dlopen of the shared library that make builds, or of HWT_LIBRARY. */
 void *library_open(void);
 
-/* Threads of this process by name; thread_await waits for so many, and returns
- * one of them. thread_number: a line of its status; thread_letter: its state.
- */
-unsigned thread_count(const char *name);
+/* Waits for so many threads of that name; returns one of them. */
 pid_t thread_await(const char *name, unsigned count);
-uint64_t thread_number(pid_t thread, const char *field, int base);
-char thread_letter(pid_t thread);
+/* What its status in /proc says, and its state. */
+const char *thread_status(pid_t thread, const char *field);
+#define thread_number(thread, field, base) \
+	strtoull(thread_status((thread), (field)), NULL, (base))
+#define thread_letter(thread) (thread_status((thread), "State")[0])
 
 /* In a child, which may not use Criterion. */
 #define child_check(condition) \

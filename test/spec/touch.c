@@ -70,27 +70,6 @@ ExecutorTest(touch,
 	cr_assert(old.runs == 0 && new.runs == 1);
 }
 
-Test(touch, timeout_held_by_an_executor_stays_in_the_variable_over_the_limit)
-{
-	struct probe probe = {0};
-
-	executor_init(&recorder, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){.tick_ns = FIXTURE_TICK,
-	    .executor = &recorder.hook,
-	    .max_pending = 1});
-	touch(&probe, 0);
-	touch(&probe, 0); /* a pending one needs no other place */
-	manual_tick(1);
-
-	assert_rc(hwt_touch(manual.timer, NULL, &probe.handle, forbidden_task,
-		      NULL, 0),
-	    -ENOBUFS);
-
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-	assert_rc(executor_run(&recorder, 0), -ENOENT);
-	manual_close();
-}
-
 ManualTest(touch, closed_variable_stays_closed)
 {
 	hwt_timeout closed = HWT_CLOSED;
