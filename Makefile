@@ -56,7 +56,7 @@ OBJCOPY ?= objcopy
 CFLAGS ?= -O2 -g
 
 .SUFFIXES .SECONDARY .SECONDEXPANSION .DELETE_ON_ERROR:
-.PHONY: all demo wheel wheel-svg help clean force
+.PHONY: all demo wheel help clean force
 
 # Not *.c: a visitor may have saved README's example.c here.
 core := hwt.c mpsc_queue.c worker.c \

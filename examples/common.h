@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the server, the hostile clients and the driver of the demo share: the
- * names of the four limits, the clock, and the form in which a program tells
- * its figures: lines on stdout, "name value", value a whole number.
- */
+/* What the programs of the demo share: the names of the four limits, the clock,
+ * and the command line. Figures are lines on stdout, "name value". */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
@@ -18,7 +15,7 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_SEC UINT64_C(1000000000)
 
-/* What a client may not exceed. Each is a timeout on the server, and the name
+/* What a client may not exceed. Each is a timeout of the server, and the name
  * of the attack that provokes it. */
 enum limit {
 	LIMIT_HEADER, /* first byte of a request to the end of its header */
@@ -37,7 +34,7 @@ limit_name(enum limit limit)
 	return names[limit];
 }
 
-/* The clock of hwt's timers, so that readings can be compared. */
+/* The clock of hwt's timers. */
 static inline uint64_t
 clock_now_ns(void)
 {
@@ -47,16 +44,13 @@ clock_now_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_SEC + (uint64_t)now.tv_nsec;
 }
 
-/* "group.name value", or "name value" when group is NULL. */
 static inline void
-report(const char *group, const char *name, int64_t value)
+print_figure(const char *name, uint64_t value)
 {
-	printf("%s%s%s %" PRId64 "\n", group != NULL ? group : "",
-	    group != NULL ? "." : "", name, value);
+	printf("%s %" PRIu64 "\n", name, value);
 }
 
-/* A whole number from the command line, at most max; ends the program when
- * text is none. */
+/* A whole number from the command line, at most max. */
 static inline uint64_t
 argument_number(const char *text, uint64_t max)
 {
@@ -71,21 +65,17 @@ argument_number(const char *text, uint64_t max)
 	return value;
 }
 
-/* Ends the program with its usage: status 0 if --help asks for it, 2 if the
- * command line makes no sense. */
-_Noreturn static inline void
-usage_tell(const char *usage, int status)
-{
-	fprintf(status == 0 ? stdout : stderr, "usage: %s\n", usage);
-	exit(status);
-}
-
-/* To be called first. */
+/* Ends the program with its usage: status 0 if --help asks for it, 2 if there
+ * are not so many arguments. */
 static inline void
-usage_if_asked(const char *usage, int argc, char **argv)
+arguments_are(const char *usage, int argc, char **argv, int count)
 {
-	if (argc == 2 && strcmp(argv[1], "--help") == 0)
-		usage_tell(usage, 0);
+	int is_help = argc == 2 && strcmp(argv[1], "--help") == 0;
+
+	if (argc == count && !is_help)
+		return;
+	fprintf(is_help ? stdout : stderr, "usage: %s\n", usage);
+	exit(is_help ? 0 : 2);
 }
 
 #endif

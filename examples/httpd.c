@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * httpd - an HTTP/1.1 server whose clients cannot hold it up: several epoll
- * loops, one hwt mailbox each, all on the one shared timer of the process.
+ * httpd - an HTTP/1.1 server whose clients cannot hold it up: two epoll loops,
+ * a mailbox for each, all on the shared timer of the process. make demo runs it
+ * under load and attack: examples/demo.c.
  *
- *   httpd [-p port] [-t loops] [-H ms] [-I ms] [-R ms] [-D ms] [-c] [-l ms]
+ *   httpd PORT HEADER_MS IDLE_MS READ_MS REQUEST_MS
  *
- *   -p  port on 127.0.0.1 (8080); 0: a free one, which is told
- *   -t  loops, each a thread (2)
- *   -H  limit for the header of a request, from its first byte (10000)
- *   -I  limit for keep-alive without a request (60000)
- *   -R  limit for a response that is not read on (10000)
- *   -D  limit for a whole request, its response included (60000)
- *   -c  a control thread beside the server records how late this machine
- *       wakes a thread that sleeps until each tick
- *   -l  a line about the state every so many milliseconds
+ * PORT 0 is a free one of 127.0.0.1, which is printed. The server runs until
+ * SIGINT or SIGTERM and then prints its figures. /_timer is a page that shows
+ * what the timer does, from /_timer.json; /metrics is for Prometheus.
  *
- * It runs until SIGINT or SIGTERM, and then tells its figures. /_timer shows
- * what the timer does, and /metrics tells it to Prometheus (watch.c). loop.c is
- * the event loop, connection.c shows how timeouts are used: read that first.
+ * Four timeouts guard a connection. Almost none of them ever becomes due: each
+ * lives as long as its phase.
+ *
+ *            first byte           whole header         whole body
+ *   IDLE ------------------> HEADER ----------> BODY ----------> RESPONSE
+ *     ^   header, request         cancel header                  read |
+ *     +---------------------------------------------------------------+
+ *                cancel read and request, push idle out
+ *
+ * idle lives as long as the connection, and is pushed out at the end of each
+ * request: one atomic update. read is pushed out by each byte that the client
+ * takes. Tasks run on the loop's own thread, by its mailbox. There hwt_cancel
+ * always wins against a task that has not begun, so that connection_close may
+ * free the connection at once: no reference count, no lock.
  */
 #define _GNU_SOURCE
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -28,440 +33,711 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common.h"
-#include "connection.h"
-#include "http.h"
 #include "hwt.h"
-#include "loop.h"
-#include "tally.h"
 
-/* That of hwt_shared. */
-#define TICK_NS HWT_MS(10)
-#define LOOPS_MAX 64
-/* Small enough that a client's progress through a large document shows long
+#define LOOPS 2
+#define EVENTS_PER_TURN 64
+#define INPUT_BYTES 4096
+/* What one connection may write before the others have their turn. */
+#define WRITE_BYTES_PER_TURN (UINT64_C(512) << 10)
+/* Small enough that a client's progress through the large document shows long
  * before the limit for reading. */
 #define SEND_BUFFER_BYTES (128 << 10)
+#define BLOCK_BYTES 65536
+#define LARGE_BYTES (UINT64_C(8) << 20)
+/* Lateness in steps of 100 us; the last one takes what is beyond. */
+#define LATE_STEP_NS (100 * NS_PER_US)
+#define LATE_STEPS 10000
 
-/* Sleeps until each tick, as the timer's worker may have to; what it is late is
- * the machine's doing. */
-struct control {
-	bool is_wanted;
+struct connection;
+
+struct deadline {
+	struct connection *connection;
+	hwt_timeout timeout; /* {0}: not armed */
+	uint64_t due_ns;
+};
+
+/* block, again and again, is the body of length bytes; or own is, of malloc. */
+struct answer {
+	char head[256];
+	const char *block;
+	char *own;
+	size_t head_length, block_length;
+	uint64_t length;
+};
+
+struct connection {
+	struct loop *loop;
+	int fd;
+	enum {
+		IDLE,
+		HEADER,
+		BODY,
+		RESPONSE,
+		DRAIN /* the answer was the last: until the client hangs up */
+	} phase;
+	uint32_t events;
+	bool keep_alive;
+	char input[INPUT_BYTES];
+	size_t input_length;
+	uint64_t body_left, sent;
+	struct answer answer;
+	struct deadline deadlines[LIMITS];
+	struct connection *next, **link;
+};
+
+/* One thread, one epoll, one mailbox. Its counters are its own until the
+ * thread has ended. */
+struct loop {
 	pthread_t thread;
-	struct hwt *timer;
-	_Atomic bool is_over;
-	uint64_t lag_ns_max, pending_max;
+	struct hwt_mailbox *mailbox;
+	int epoll_fd;
+	struct connection *connections;
+	uint64_t requests, open, tasks, cut[LIMITS];
+	uint64_t early, late_ns_max, late[LATE_STEPS];
 };
 
-struct server {
-	uint16_t port;
-	unsigned loop_count;
-	uint64_t limits_ns[LIMITS];
-	uint64_t live_ms;
-	struct hwt *timer;
-	int listen_fd, stop_fd;
-	struct loop *loops;
-	struct control control;
-	sigset_t stop_signals;
-	uint64_t start_ns;
-};
+static struct loop loops[LOOPS];
+static uint64_t limits_ns[LIMITS];
+static struct hwt *timer;
+static int listen_fd, stop_fd;
+static char large_block[BLOCK_BYTES];
 
-/* What is left when the loops have ended and the timer has stopped. */
-struct remains {
-	/* Connections that are open, and the timeouts that stop returned: in
-	 * all, of each limit, of loops, and those that nobody knows. */
-	uint64_t open, unprocessed, of_limit[LIMITS], of_loops, strange;
-	/* Timeouts for idle that lay in a mailbox, which stop leaves there. */
-	uint64_t idle_in_mailbox;
-	/* Timeouts that were still held when all had ended. */
-	uint64_t lost;
-};
+/* The file examples/timer.html as it is. */
+__asm__(".pushsection .rodata\n"
+	".globl page, page_length\n"
+	".hidden page, page_length\n"
+	".balign 8\n"
+	"page_length: .8byte page_end - page\n"
+	"page: .incbin \"examples/timer.html\"\n"
+	"page_end: .popsection");
+extern const char page[];
+extern const uint64_t page_length;
 
 static void
-fail(const char *what, int error)
+fail(const char *text, int error)
 {
-	fprintf(stderr, "httpd: %s: %s\n", what, strerror(-error));
+	fprintf(stderr, "httpd: %s: %s\n", text, hwt_strerror(error));
 	exit(1);
 }
 
-static const char usage[] = "httpd [-p port] [-t loops] [-H ms] [-I ms]"
-			    " [-R ms] [-D ms] [-c] [-l ms]";
+static hwt_task deadline_due;
 
-static void
-server_options(struct server *server, int argc, char **argv)
+/* Arms a deadline, or pushes it out. One that is due and lies in the mailbox is
+ * replaced, and does not run. False: no memory. */
+static bool
+deadline_restart(struct connection *connection, enum limit limit)
 {
-	static const char letters[] = "HIRD";
-	const uint64_t day_ms = 86400000;
-	int option;
+	struct deadline *deadline = &connection->deadlines[limit];
 
-	*server = (struct server){
-	    .port = 8080,
-	    .loop_count = 2,
-	    .limits_ns = {HWT_SEC(10), HWT_SEC(60), HWT_SEC(10), HWT_SEC(60)},
-	};
-	usage_if_asked(usage, argc, argv);
-	while ((option = getopt(argc, argv, "p:t:H:I:R:D:cl:")) != -1) {
-		const char *letter = strchr(letters, option);
-
-		if (option == '?')
-			usage_tell(usage, 2);
-		else if (letter != NULL)
-			server->limits_ns[letter - letters] =
-			    HWT_MS(argument_number(optarg, day_ms));
-		else if (option == 'p')
-			server->port =
-			    (uint16_t)argument_number(optarg, UINT16_MAX);
-		else if (option == 't')
-			server->loop_count =
-			    (unsigned)argument_number(optarg, LOOPS_MAX);
-		else if (option == 'c')
-			server->control.is_wanted = true;
-		else
-			server->live_ms = argument_number(optarg, day_ms);
-	}
-	if (optind != argc || server->loop_count == 0)
-		usage_tell(usage, 2);
+	deadline->connection = connection;
+	deadline->due_ns = clock_now_ns() + limits_ns[limit];
+	return hwt_touch(timer, hwt_mailbox_executor(connection->loop->mailbox),
+		   &deadline->timeout, deadline_due, deadline,
+		   limits_ns[limit]) == 0;
 }
 
-/* Connections inherit the options of the listening socket. */
 static void
-server_listen(struct server *server)
+deadline_cancel(struct connection *connection, enum limit limit)
 {
-	struct sockaddr_in address = {
-	    .sin_family = AF_INET,
-	    .sin_port = htons(server->port),
-	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
+	struct deadline *deadline = &connection->deadlines[limit];
+
+	if (deadline->timeout.id != 0)
+		(void)!hwt_cancel(timer, deadline->timeout);
+	deadline->timeout = (hwt_timeout){0};
+}
+
+static void
+connection_close(struct connection *connection)
+{
+	enum limit limit;
+
+	for (limit = 0; limit < LIMITS; limit++)
+		deadline_cancel(connection, limit);
+	*connection->link = connection->next;
+	if (connection->next != NULL)
+		connection->next->link = connection->link;
+	connection->loop->open--;
+	free(connection->answer.own);
+	close(connection->fd);
+	free(connection);
+}
+
+static void
+note_lateness(struct loop *loop, int64_t late_ns)
+{
+	uint64_t step = late_ns < 0 ? 0 : (uint64_t)late_ns / LATE_STEP_NS;
+
+	loop->early += late_ns < 0;
+	loop->late[step < LATE_STEPS ? step : LATE_STEPS - 1]++;
+	if (late_ns > 0 && (uint64_t)late_ns > loop->late_ns_max)
+		loop->late_ns_max = (uint64_t)late_ns;
+}
+
+/*
+ * The task of all four timeouts. A client that waits for an answer is told why
+ * it is cut; one that does not read gets a reset, since otherwise the kernel
+ * would keep for it what it has not read. idle is not meant for a connection
+ * with a request under way.
+ */
+static void
+deadline_due(hwt_timeout timeout, void *arg)
+{
+	static const char text[] = "HTTP/1.1 408 Request Timeout\r\n"
+				   "Connection: close\r\n\r\n";
+	static const struct linger reset = {.l_onoff = 1};
+	struct deadline *deadline = arg;
+	struct connection *connection = deadline->connection;
+	struct loop *loop = connection->loop;
+	enum limit limit = (enum limit)(deadline - connection->deadlines);
+
+	(void)timeout;
+	deadline->timeout = (hwt_timeout){0};
+	loop->tasks++;
+	if (limit == LIMIT_IDLE && connection->phase != IDLE &&
+	    connection->phase != DRAIN) {
+		if (!deadline_restart(connection, LIMIT_IDLE))
+			connection_close(connection);
+		return;
+	}
+	note_lateness(loop, (int64_t)(clock_now_ns() - deadline->due_ns));
+	loop->cut[limit]++;
+	if (connection->phase == RESPONSE)
+		setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &reset,
+		    sizeof(reset));
+	else if (limit != LIMIT_IDLE)
+		send(connection->fd, text, sizeof(text) - 1, MSG_NOSIGNAL);
+	connection_close(connection);
+}
+
+static void
+answer_set(struct connection *connection, const char *status, const char *type,
+    const char *block, size_t block_length, uint64_t length)
+{
+	struct answer *answer = &connection->answer;
+
+	answer->block = block;
+	answer->block_length = block_length;
+	answer->length = length;
+	answer->head_length =
+	    (size_t)snprintf(answer->head, sizeof(answer->head),
+		"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %" PRIu64
+		"\r\nConnection: %s\r\n\r\n",
+		status, type, length,
+		connection->keep_alive ? "keep-alive" : "close");
+}
+
+/* A connection that watches the timer ends after the answer, so that it is not
+ * among the clients by which the server is judged. */
+static void
+answer_statistics(struct connection *connection, enum hwt_format format)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *file = open_memstream(&text, &length);
+	bool is_written =
+	    file != NULL && hwt_stats_write(timer, file, format) == 0;
+
+	if (file != NULL && fclose(file) != 0)
+		is_written = false;
+	connection->keep_alive = false;
+	connection->answer.own = text;
+	if (is_written)
+		answer_set(connection, "200 OK",
+		    format == HWT_JSON ? "application/json"
+				       : "text/plain; version=0.0.4",
+		    text, length, length);
+	else
+		answer_set(connection, "503 Service Unavailable", "text/plain",
+		    "", 1, 0);
+}
+
+static void
+answer_request(
+    struct connection *connection, const char *method, const char *path)
+{
+	static const char small[] =
+	    "<!DOCTYPE html>\n<title>hwt</title>\n<p>Served by two epoll loops "
+	    "on one shared timer.\n<p>Try <a href=\"/large\">a large document"
+	    "</a>, and watch\n<a href=\"/_timer\">what the timer does</a>.\n";
+	bool is_get = strcmp(method, "GET") == 0;
+
+	if (is_get && strcmp(path, "/") == 0)
+		answer_set(connection, "200 OK", "text/html", small,
+		    sizeof(small) - 1, sizeof(small) - 1);
+	else if (is_get && strcmp(path, "/large") == 0)
+		answer_set(connection, "200 OK", "text/plain", large_block,
+		    BLOCK_BYTES, LARGE_BYTES);
+	else if (is_get && strcmp(path, "/_timer.json") == 0)
+		answer_statistics(connection, HWT_JSON);
+	else if (is_get && strcmp(path, "/metrics") == 0)
+		answer_statistics(connection, HWT_PROMETHEUS);
+	else if (is_get && strcmp(path, "/_timer") == 0) {
+		connection->keep_alive = false;
+		answer_set(connection, "200 OK", "text/html", page, page_length,
+		    page_length);
+	} else if (strcmp(method, "POST") == 0 && strcmp(path, "/sink") == 0)
+		answer_set(connection, "200 OK", "text/plain", "", 1, 0);
+	else
+		answer_set(connection, "404 Not Found", "text/plain", "", 1, 0);
+}
+
+/* Reads the header, of which the fields are lines that end with NUL here. False
+ * if it is none that this server understands: then the connection ends, since
+ * nobody knows where the next request begins. */
+static bool
+header_parse(struct connection *connection, char *header)
+{
+	char *rest, *line = strtok_r(header, "\r\n", &rest), *end;
+	char method[16], path[256];
+	int minor;
+
+	if (line == NULL ||
+	    sscanf(line, "%15s %255s HTTP/1.%d", method, path, &minor) != 3)
+		return false;
+	path[strcspn(path, "?")] = '\0';
+	connection->keep_alive = minor > 0;
+	connection->body_left = 0;
+	while ((line = strtok_r(NULL, "\r\n", &rest)) != NULL) {
+		if (strncasecmp(line, "Transfer-Encoding:", 18) == 0)
+			return false;
+		if (strncasecmp(line, "Connection: close", 17) == 0)
+			connection->keep_alive = false;
+		if (strncasecmp(line, "Content-Length: ", 16) != 0)
+			continue;
+		errno = 0;
+		connection->body_left = strtoull(line + 16, &end, 10);
+		if (line[16] < '0' || line[16] > '9' || *end != '\0' || errno)
+			return false;
+	}
+	answer_request(connection, method, path);
+	return true;
+}
+
+static void
+input_drop(struct connection *connection, size_t length)
+{
+	connection->input_length -= length;
+	memmove(connection->input, connection->input + length,
+	    connection->input_length);
+}
+
+/* The steps of a connection. NEXT: the next one may go on at once. */
+enum step {
+	NEXT,
+	WAIT,
+	CLOSE
+};
+
+static enum step
+step_header(struct connection *connection)
+{
+	char *end =
+	    memmem(connection->input, connection->input_length, "\r\n\r\n", 4);
+
+	if (end == NULL && connection->input_length < INPUT_BYTES)
+		return WAIT;
+	if (end != NULL)
+		*end = '\0';
+	if (end == NULL || !header_parse(connection, connection->input)) {
+		connection->keep_alive = false;
+		connection->body_left = 0;
+		connection->input_length = 0;
+		answer_set(
+		    connection, "400 Bad Request", "text/plain", "", 1, 0);
+	} else {
+		input_drop(connection, (size_t)(end + 4 - connection->input));
+	}
+	deadline_cancel(connection, LIMIT_HEADER);
+	connection->sent = 0;
+	connection->phase = BODY;
+	return NEXT;
+}
+
+static enum step
+step_body(struct connection *connection)
+{
+	size_t length = connection->input_length;
+
+	if (length > connection->body_left)
+		length = (size_t)connection->body_left;
+	connection->body_left -= length;
+	input_drop(connection, length);
+	if (connection->body_left > 0)
+		return WAIT;
+	connection->phase = RESPONSE;
+	return NEXT;
+}
+
+static enum step
+request_end(struct connection *connection)
+{
+	deadline_cancel(connection, LIMIT_READ);
+	deadline_cancel(connection, LIMIT_REQUEST);
+	if (!deadline_restart(connection, LIMIT_IDLE))
+		return CLOSE;
+	free(connection->answer.own);
+	connection->answer.own = NULL;
+	connection->loop->requests++;
+	connection->phase = IDLE;
+	if (!connection->keep_alive) {
+		/* To close at once could reset the connection before the
+		 * client has read the answer. */
+		shutdown(connection->fd, SHUT_WR);
+		connection->phase = DRAIN;
+	}
+	return NEXT;
+}
+
+/* The rest of the head, or of a block of the body. */
+static ssize_t
+answer_send(const struct connection *connection)
+{
+	const struct answer *answer = &connection->answer;
+	uint64_t left, offset;
+
+	if (connection->sent < answer->head_length)
+		return send(connection->fd, answer->head + connection->sent,
+		    answer->head_length - connection->sent,
+		    MSG_NOSIGNAL | (answer->length > 0 ? MSG_MORE : 0));
+	offset = connection->sent - answer->head_length;
+	left = answer->length - offset;
+	offset %= answer->block_length;
+	if (left > answer->block_length - offset)
+		left = answer->block_length - offset;
+	return send(connection->fd, answer->block + offset, left, MSG_NOSIGNAL);
+}
+
+static enum step
+step_response(struct connection *connection)
+{
+	uint64_t length =
+	    connection->answer.head_length + connection->answer.length;
+	uint64_t begin = connection->sent;
+	bool is_new = connection->deadlines[LIMIT_READ].timeout.id == 0;
+	ssize_t sent;
+
+	while (connection->sent < length &&
+	    connection->sent < begin + WRITE_BYTES_PER_TURN) {
+		sent = answer_send(connection);
+		if (sent < 0 && errno == EAGAIN)
+			break;
+		if (sent < 0)
+			return CLOSE;
+		connection->sent += (uint64_t)sent;
+	}
+	if (connection->sent == length)
+		return request_end(connection);
+	if ((is_new || connection->sent > begin) &&
+	    !deadline_restart(connection, LIMIT_READ))
+		return CLOSE;
+	return WAIT;
+}
+
+static enum step
+connection_step(struct connection *connection)
+{
+	switch (connection->phase) {
+	case IDLE:
+		if (connection->input_length == 0)
+			return WAIT;
+		connection->phase = HEADER;
+		return deadline_restart(connection, LIMIT_HEADER) &&
+			deadline_restart(connection, LIMIT_REQUEST)
+		    ? NEXT
+		    : CLOSE;
+	case HEADER:
+		return step_header(connection);
+	case BODY:
+		return step_body(connection);
+	case RESPONSE:
+		return step_response(connection);
+	case DRAIN:
+		connection->input_length = 0;
+		return WAIT;
+	}
+	return CLOSE;
+}
+
+/* While an answer is written nothing is read: a client that sends and does not
+ * read fills its own buffers. */
+static enum step
+connection_watch(struct connection *connection)
+{
+	struct epoll_event event = {
+	    .events = connection->phase == RESPONSE ? EPOLLOUT : EPOLLIN,
+	    .data.ptr = connection};
+	int operation = connection->events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+
+	if (event.events == connection->events)
+		return WAIT;
+	connection->events = event.events;
+	return epoll_ctl(connection->loop->epoll_fd, operation, connection->fd,
+		   &event) == 0
+	    ? WAIT
+	    : CLOSE;
+}
+
+static void
+connection_ready(struct connection *connection)
+{
+	enum step step = NEXT;
+	ssize_t received;
+
+	if (connection->phase != RESPONSE) {
+		received = recv(connection->fd,
+		    connection->input + connection->input_length,
+		    INPUT_BYTES - connection->input_length, 0);
+		if (received > 0)
+			connection->input_length += (size_t)received;
+		else if (received == 0 || errno != EAGAIN)
+			step = CLOSE;
+	}
+	while (step == NEXT)
+		step = connection_step(connection);
+	if (step == WAIT)
+		step = connection_watch(connection);
+	if (step == CLOSE)
+		connection_close(connection);
+}
+
+static void
+connection_open(struct loop *loop)
+{
+	int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct connection *connection;
+
+	if (fd < 0)
+		return;
+	connection = calloc(1, sizeof(*connection));
+	if (connection == NULL) {
+		close(fd);
+		return;
+	}
+	connection->loop = loop;
+	connection->fd = fd;
+	connection->next = loop->connections;
+	connection->link = &loop->connections;
+	if (connection->next != NULL)
+		connection->next->link = &connection->next;
+	loop->connections = connection;
+	loop->open++;
+	if (!deadline_restart(connection, LIMIT_IDLE) ||
+	    connection_watch(connection) == CLOSE)
+		connection_close(connection);
+}
+
+/* In each turn the sockets come first and the mailbox last: a task may close a
+ * connection, whose event could otherwise stand further down in the batch. The
+ * mailbox is run in each turn, so that tasks do not wait behind sockets. */
+static void *
+loop_main(void *arg)
+{
+	struct loop *loop = arg;
+	struct epoll_event events[EVENTS_PER_TURN];
+	int count, i;
+
+	while (true) {
+		count = epoll_wait(loop->epoll_fd, events, EVENTS_PER_TURN, -1);
+		for (i = 0; i < count; i++) {
+			if (events[i].data.ptr == &stop_fd)
+				return NULL;
+			if (events[i].data.ptr == &listen_fd)
+				connection_open(loop);
+			else if (events[i].data.ptr != loop)
+				connection_ready(events[i].data.ptr);
+		}
+		(void)hwt_mailbox_run(loop->mailbox, 0, NULL);
+	}
+}
+
+static void
+loop_watch(struct loop *loop, int fd, uint32_t more, void *source)
+{
+	struct epoll_event event = {
+	    .events = EPOLLIN | more, .data.ptr = source};
+
+	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+		fail("epoll_ctl", errno);
+}
+
+static void
+loop_start(struct loop *loop)
+{
+	int error = hwt_mailbox_create(&loop->mailbox);
+
+	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (error != 0 || loop->epoll_fd < 0)
+		fail("cannot make a loop", error != 0 ? error : errno);
+	loop_watch(loop, hwt_mailbox_fd(loop->mailbox), 0, loop);
+	/* Exclusive: a new client wakes one loop. */
+	loop_watch(loop, listen_fd, EPOLLEXCLUSIVE, &listen_fd);
+	loop_watch(loop, stop_fd, 0, &stop_fd);
+	if (pthread_create(&loop->thread, NULL, loop_main, loop) != 0)
+		fail("no thread", EAGAIN);
+}
+
+static void
+server_listen(uint16_t port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+	    .sin_port = htons(port),
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(address);
 	int buffer = SEND_BUFFER_BYTES, on = 1;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-	if (fd < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) !=
-		0 ||
-	    bind(fd, (struct sockaddr *)&address, length) != 0 ||
-	    listen(fd, SOMAXCONN) != 0 ||
-	    getsockname(fd, (struct sockaddr *)&address, &length) != 0)
-		fail("cannot listen", -errno);
-	server->listen_fd = fd;
-	server->port = ntohs(address.sin_port);
+	listen_fd =
+	    socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	setsockopt(listen_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(listen_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(listen_fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+	if (bind(listen_fd, (struct sockaddr *)&address, length) != 0 ||
+	    listen(listen_fd, SOMAXCONN) != 0 ||
+	    getsockname(listen_fd, (struct sockaddr *)&address, &length) != 0)
+		fail("cannot listen", errno);
+	printf("port %u\n", ntohs(address.sin_port));
+	fflush(stdout);
 }
 
-static void *
-control_main(void *arg)
-{
-	struct control *control = arg;
-	uint64_t next_ns = clock_now_ns();
-
-	while (!atomic_load(&control->is_over)) {
-		struct timespec until;
-		uint64_t lag_ns, pending;
-
-		next_ns += TICK_NS;
-		until.tv_sec = (time_t)(next_ns / NS_PER_SEC);
-		until.tv_nsec = (long)(next_ns % NS_PER_SEC);
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-		lag_ns = clock_now_ns() - next_ns;
-		if (lag_ns > control->lag_ns_max)
-			control->lag_ns_max = lag_ns;
-		pending = hwt_pending_timeouts(control->timer);
-		if (pending > control->pending_max)
-			control->pending_max = pending;
-	}
-	return NULL;
-}
-
+/* What stop returns: one timeout each, of which the connection forgets the
+ * handle. A timeout that a mailbox held is still the connection's. */
 static void
-server_start(struct server *server)
+print_remains(void)
 {
-	struct rlimit files;
-	unsigned i;
-	int error;
-
-	/* As many connections as the system allows. */
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
-	/* In all threads: only server_wait takes them. */
-	sigemptyset(&server->stop_signals);
-	sigaddset(&server->stop_signals, SIGINT);
-	sigaddset(&server->stop_signals, SIGTERM);
-	pthread_sigmask(SIG_BLOCK, &server->stop_signals, NULL);
-	http_answer_prepare();
-	server_listen(server);
-	error = hwt_shared(&server->timer);
-	if (error != 0)
-		fail("no timer", error);
-	server->stop_fd = eventfd(0, EFD_CLOEXEC);
-	server->loops = calloc(server->loop_count, sizeof(*server->loops));
-	if (server->stop_fd < 0 || server->loops == NULL)
-		fail("cannot start", -errno);
-	server->start_ns = clock_now_ns();
-	for (i = 0; i < server->loop_count; i++) {
-		struct loop *loop = &server->loops[i];
-
-		loop->timer = server->timer;
-		loop->limits_ns = server->limits_ns;
-		loop->listen_fd = server->listen_fd;
-		loop->stop_fd = server->stop_fd;
-		error = loop_start(loop);
-		if (error != 0)
-			fail("cannot start a loop", error);
-	}
-	if (!server->control.is_wanted)
-		return;
-	server->control.timer = server->timer;
-	error = -pthread_create(
-	    &server->control.thread, NULL, control_main, &server->control);
-	if (error != 0)
-		fail("cannot start the control thread", error);
-}
-
-static void
-server_tell_live(const struct server *server)
-{
-	uint64_t requests = 0, open = 0, cut[LIMITS] = {0};
-	enum limit limit;
-	unsigned i;
-
-	for (i = 0; i < server->loop_count; i++) {
-		const struct tally *tally = &server->loops[i].tally;
-
-		requests += tally_read(&tally->requests);
-		open += tally_read(&tally->open);
-		for (limit = 0; limit < LIMITS; limit++)
-			cut[limit] += tally_read(&tally->cut[limit]);
-	}
-	printf("live %" PRIu64 " requests %" PRIu64 " open %" PRIu64
-	       " pending %" PRIu64 " cut",
-	    (clock_now_ns() - server->start_ns) / NS_PER_MS, requests, open,
-	    hwt_pending_timeouts(server->timer));
-	for (limit = 0; limit < LIMITS; limit++)
-		printf(" %" PRIu64, cut[limit]);
-	printf("\n");
-}
-
-/* Returns when the server is to stop. */
-static void
-server_wait(const struct server *server)
-{
-	struct timespec live = {
-	    .tv_sec = (time_t)(server->live_ms / 1000),
-	    .tv_nsec = (long)(server->live_ms % 1000 * NS_PER_MS),
-	};
-
-	if (server->live_ms == 0) {
-		while (sigwaitinfo(&server->stop_signals, NULL) < 0)
-			assert(errno == EINTR);
-		return;
-	}
-	while (sigtimedwait(&server->stop_signals, NULL, &live) < 0)
-		if (errno == EAGAIN)
-			server_tell_live(server);
-}
-
-/*
- * Asks the owners about everything that stop returned: each timeout must be
- * one that a connection or a loop holds. Afterwards they hold only what lies
- * in a mailbox.
- */
-static void
-remains_sort(struct server *server, struct hwt_unprocessed *unprocessed,
-    struct remains *remains)
-{
-	const struct connection *connection;
-	struct hwt_timeout_info info;
-	enum limit limit;
-	unsigned i;
-
-	remains->unprocessed = unprocessed->count;
-	while (hwt_unprocessed_next(unprocessed, &info)) {
-		if (connection_unprocessed(&info, &limit))
-			remains->of_limit[limit]++;
-		else if (loop_unprocessed(&info))
-			remains->of_loops++;
-		else
-			remains->strange++;
-	}
-	for (i = 0; i < server->loop_count; i++) {
-		connection = server->loops[i].connections;
-		for (; connection != NULL; connection = connection->next) {
-			remains->open++;
-			remains->idle_in_mailbox +=
-			    connection->deadlines[LIMIT_IDLE].timeout.id != 0;
-		}
-	}
-}
-
-/*
- * The order of the end: the loops, so that nobody schedules any more; the
- * timer; what it had already handed over, which runs here, since this thread
- * stands for the loops now; and last the connections.
- */
-static void
-server_stop(struct server *server, struct remains *remains)
-{
+	uint64_t of_limit[LIMITS] = {0}, open = 0, held = 0;
 	struct hwt_unprocessed unprocessed;
-	unsigned i;
-	int error;
+	struct hwt_timeout_info info;
+	struct connection *connection;
+	enum limit limit;
+	int error = hwt_shared_shutdown(&unprocessed), i;
 
-	*remains = (struct remains){0};
-	eventfd_write(server->stop_fd, 1);
-	for (i = 0; i < server->loop_count; i++)
-		loop_join(&server->loops[i]);
-	if (server->control.is_wanted) {
-		atomic_store(&server->control.is_over, true);
-		pthread_join(server->control.thread, NULL);
-	}
-	error = hwt_shared_shutdown(&unprocessed);
 	if (error != 0)
 		fail("cannot stop the timer", error);
-	remains_sort(server, &unprocessed, remains);
-	for (i = 0; i < server->loop_count; i++) {
-		struct loop *loop = &server->loops[i];
+	print_figure("stop.unprocessed", unprocessed.count);
+	while (hwt_unprocessed_next(&unprocessed, &info)) {
+		struct deadline *deadline = info.arg;
 
-		hwt_mailbox_run(loop->mailbox, 0, NULL);
-		while (loop->connections != NULL)
-			remains->lost += connection_destroy(loop->connections);
-		remains->lost += loop->pause.id != 0;
-		loop_destroy(loop);
+		of_limit[deadline - deadline->connection->deadlines]++;
+		deadline->timeout = (hwt_timeout){0};
 	}
-	close(server->listen_fd);
-	close(server->stop_fd);
-}
-
-static void
-report_cuts(const char *name, uint64_t cut, const struct lateness *lateness)
-{
-	report(name, "cut", (int64_t)cut);
-	report(name, "early", (int64_t)lateness->early);
-	report(name, "late_p50_us",
-	    lateness_percentile_ns(lateness, 50) / (int64_t)NS_PER_US);
-	report(name, "late_p99_us",
-	    lateness_percentile_ns(lateness, 99) / (int64_t)NS_PER_US);
-	report(name, "late_max_us", lateness->max_ns / (int64_t)NS_PER_US);
-}
-
-/* Of each limit, and of all together. */
-static void
-report_limits(const struct server *server)
-{
-	static struct lateness all, one;
-	uint64_t cut_all = 0;
-	enum limit limit;
-	unsigned i;
-
-	for (limit = 0; limit < LIMITS; limit++) {
-		uint64_t cut = 0;
-
-		one = (struct lateness){0};
-		for (i = 0; i < server->loop_count; i++) {
-			struct tally *tally = &server->loops[i].tally;
-
-			cut += tally_read(&tally->cut[limit]);
-			lateness_merge(&one, &tally->lateness[limit]);
+	for (i = 0; i < LOOPS; i++) {
+		open += loops[i].open;
+		while ((connection = loops[i].connections) != NULL) {
+			for (limit = 0; limit < LIMITS; limit++)
+				held +=
+				    connection->deadlines[limit].timeout.id !=
+				    0;
+			connection_close(connection);
 		}
-		report_cuts(limit_name(limit), cut, &one);
-		lateness_merge(&all, &one);
-		cut_all += cut;
+		while (hwt_mailbox_destroy(loops[i].mailbox) == -EBUSY)
+			(void)hwt_mailbox_run(loops[i].mailbox, 0, NULL);
+		close(loops[i].epoll_fd);
 	}
-	report_cuts("all", cut_all, &all);
+	print_figure("stop.open", open);
+	print_figure("stop.held", held);
+	for (limit = 0; limit < LIMITS; limit++)
+		printf("stop.%s %" PRIu64 "\n", limit_name(limit),
+		    of_limit[limit]);
+}
+
+static uint64_t
+late_percentile_ns(const uint64_t *late, uint64_t count, uint64_t percent)
+{
+	uint64_t wanted = (count * percent + 99) / 100, seen = 0, step;
+
+	for (step = 0; step < LATE_STEPS && seen < wanted; step++)
+		seen += late[step];
+	return step * LATE_STEP_NS;
 }
 
 static void
-report_loops(const struct server *server)
+print_figures(void)
 {
-	uint64_t requests = 0, scheduled = 0, rescheduled = 0, cancelled = 0;
-	uint64_t started = 0, spared = 0;
-	unsigned i;
-
-	for (i = 0; i < server->loop_count; i++) {
-		const struct tally *tally = &server->loops[i].tally;
-
-		requests += tally_read(&tally->requests);
-		scheduled += tally_read(&tally->scheduled);
-		rescheduled += tally_read(&tally->rescheduled);
-		cancelled += tally_read(&tally->cancelled);
-		started += tally_read(&tally->started);
-		spared += tally_read(&tally->spared);
-	}
-	report("server", "ticks",
-	    (int64_t)((clock_now_ns() - server->start_ns) / TICK_NS));
-	report("server", "requests", (int64_t)requests);
-	report("server", "scheduled", (int64_t)scheduled);
-	report("server", "rescheduled", (int64_t)rescheduled);
-	report("server", "cancelled", (int64_t)cancelled);
-	report("server", "started", (int64_t)started);
-	report("server", "spared", (int64_t)spared);
-}
-
-static void
-report_timer(const struct server *server)
-{
+	static struct loop all;
+	uint64_t cut = 0, i, step;
 	struct hwt_stats stats;
-	int error = hwt_read_stats(server->timer, &stats);
-
-	if (error != 0)
-		fail("no statistics", error);
-	report("timer", "tick_us", TICK_NS / NS_PER_US);
-	report("timer", "scheduled", (int64_t)stats.scheduled);
-	report("timer", "rescheduled", (int64_t)stats.rescheduled);
-	report("timer", "cancelled", (int64_t)stats.cancelled);
-	report("timer", "started", (int64_t)stats.started);
-	report("timer", "pending", (int64_t)stats.pending);
-	report("timer", "ticks", (int64_t)stats.ticks);
-	report("timer", "wakeups", (int64_t)stats.wakeups);
-	report("timer", "late_ticks", (int64_t)stats.late_ticks);
-	report("timer", "late_max_us",
-	    (int64_t)(stats.lateness_ns_max / NS_PER_US));
-	report("timer", "memory_bytes", (int64_t)stats.memory_bytes);
-	if (!server->control.is_wanted)
-		return;
-	report("control", "lag_max_us",
-	    (int64_t)(server->control.lag_ns_max / NS_PER_US));
-	report("control", "pending_max", (int64_t)server->control.pending_max);
-}
-
-static void
-report_remains(const struct remains *remains)
-{
 	enum limit limit;
 
-	report("stop", "open", (int64_t)remains->open);
-	report("stop", "unprocessed", (int64_t)remains->unprocessed);
-	for (limit = 0; limit < LIMITS; limit++)
-		report("stop", limit_name(limit),
-		    (int64_t)remains->of_limit[limit]);
-	report("stop", "loops", (int64_t)remains->of_loops);
-	report("stop", "strange", (int64_t)remains->strange);
-	report("stop", "idle_in_mailbox", (int64_t)remains->idle_in_mailbox);
-	report("stop", "lost", (int64_t)remains->lost);
+	for (i = 0; i < LOOPS; i++) {
+		all.requests += loops[i].requests;
+		all.tasks += loops[i].tasks;
+		all.early += loops[i].early;
+		if (loops[i].late_ns_max > all.late_ns_max)
+			all.late_ns_max = loops[i].late_ns_max;
+		for (step = 0; step < LATE_STEPS; step++)
+			all.late[step] += loops[i].late[step];
+		for (limit = 0; limit < LIMITS; limit++)
+			all.cut[limit] += loops[i].cut[limit];
+	}
+	for (limit = 0; limit < LIMITS; limit++) {
+		cut += all.cut[limit];
+		printf(
+		    "cut.%s %" PRIu64 "\n", limit_name(limit), all.cut[limit]);
+	}
+	print_figure("requests", all.requests);
+	print_figure("tasks", all.tasks);
+	print_figure("early", all.early);
+	print_figure(
+	    "late_p50_us", late_percentile_ns(all.late, cut, 50) / NS_PER_US);
+	print_figure(
+	    "late_p99_us", late_percentile_ns(all.late, cut, 99) / NS_PER_US);
+	print_figure("late_max_us", all.late_ns_max / NS_PER_US);
+	if (hwt_read_stats(timer, &stats) != 0)
+		fail("no statistics", EINVAL);
+	print_figure("timer.scheduled", stats.scheduled);
+	print_figure("timer.rescheduled", stats.rescheduled);
+	print_figure("timer.cancelled", stats.cancelled);
+	print_figure("timer.started", stats.started);
+	print_figure("timer.pending", stats.pending);
+	print_figure("timer.wakeups", stats.wakeups);
+	print_figure("timer.memory_bytes", stats.memory_bytes);
 }
 
 int
 main(int argc, char **argv)
 {
-	struct server server;
-	struct remains remains;
+	static const char usage[] =
+	    "httpd PORT HEADER_MS IDLE_MS READ_MS REQUEST_MS";
+	static const char pattern[] = "approximately on time, every time.\n";
+	struct rlimit files;
+	sigset_t signals;
+	uint64_t one = 1;
+	int error, received;
+	size_t i;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	server_options(&server, argc, argv);
-	server_start(&server);
-	report(NULL, "port", server.port);
-	server_wait(&server);
-	server_stop(&server, &remains);
-	report_limits(&server);
-	report_loops(&server);
-	report_timer(&server);
-	report_remains(&remains);
-	free(server.loops);
-	return remains.lost != 0 || remains.strange != 0;
+	arguments_are(usage, argc, argv, 2 + LIMITS);
+	for (i = 0; i < LIMITS; i++)
+		limits_ns[i] = HWT_MS(argument_number(argv[2 + i], 86400000));
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	for (i = 0; i < BLOCK_BYTES; i++)
+		large_block[i] = pattern[i % (sizeof(pattern) - 1)];
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	error = hwt_shared(&timer);
+	if (error != 0)
+		fail("no timer", error);
+	stop_fd = eventfd(0, EFD_CLOEXEC);
+	server_listen((uint16_t)argument_number(argv[1], UINT16_MAX));
+	for (i = 0; i < LOOPS; i++)
+		loop_start(&loops[i]);
+	sigwait(&signals, &received);
+	if (write(stop_fd, &one, sizeof(one)) != sizeof(one))
+		fail("cannot stop", errno);
+	for (i = 0; i < LOOPS; i++)
+		pthread_join(loops[i].thread, NULL);
+	print_remains();
+	print_figures();
+	return 0;
 }

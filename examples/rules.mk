@@ -3,39 +3,23 @@
 # What make demo, demo-memcached and wheel build and run, and programs that
 # stand alone; read by Makefile.
 
-# Of the examples, these are programs; the others are parts of each of them, but
-# those of the program wheel. With musl they are static.
-example_names := $(patsubst %,examples/%,demo httpd hostile)
+# With musl they are static.
+example_names := $(patsubst %,examples/%,demo httpd wheel)
 examples := $(example_names:%=build/plain/%)
 examples_musl := $(example_names:%=build/musl/%)
-wheel_sources := $(wildcard examples/wheel*.c)
-wheel_parts := $(wheel_sources:%.c=build/plain/%.o)
-example_parts := $(filter-out $(example_names:%=%.c) $(wheel_sources), \
-	$(wildcard examples/*.c))
-$(examples) $(examples_musl): %: %.o $$(call objects,$(example_parts)) \
-		build/$$(way)/libhwt.a
+$(examples) $(examples_musl): %: %.o build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) $(if $(filter musl,$(way)),-static) -o $@ $^ $(libs)
 
-wheel := build/plain/examples/wheel
-$(wheel): $(wheel_parts) build/plain/libhwt.a
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(libs)
-
 # It has the page in it.
-$(patsubst %,build/%/examples/watch.o,plain clang musl): examples/timer.html
+$(patsubst %,build/%/examples/httpd.o,plain clang musl): examples/timer.html
 
-demo: $(examples)
-	@build/plain/examples/demo $(DEMO)
+demo: build/plain/examples/demo build/plain/examples/httpd
+	@build/plain/examples/demo $(or $(DEMO),14)
 
-# The wheel turns in the terminal: WHEEL='--load rpc', and what the top of
-# examples/wheel.c says.
-wheel: $(wheel)
-	@$(wheel) $(WHEEL)
-
-wheel-svg: $(wheel)
-	$(call say,DRAW,)
-	@$(wheel) --seed 1 --skip 448 --svg docs/wheel.svg
+# The wheel turns in the terminal: WHEEL='ticks per second'.
+wheel: build/plain/examples/wheel
+	@build/plain/examples/wheel $(or $(WHEEL),16)
 
 # Operations that wait: it needs the module purgatory.
 longpoll := build/plain/examples/longpoll/longpoll

@@ -1,100 +1,239 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wheel - shows a wheel turning: a manual timer under a load that is made up.
+ * wheel - shows a wheel turning in the terminal: a manual timer under a load
+ * that is made up: connections whose idle timeouts are pushed out, headers that
+ * nearly always come, calls that time out now and then.
  *
- *   wheel [--load NAME] [--rate PERCENT] [--seed N] [--speed TICKS | max]
- *         [--skip TICKS] [--frames N] [--svg FILE]
+ *   wheel TICKS_PER_SECOND [TICKS]
  *
- *   --load    idle, connections, rpc, mixed (mixed)
- *   --rate    how much of that load (100)
- *   --seed    of its random numbers (1): the same seed shows the same
- *   --speed   ticks per second (16); max: without a pause
- *   --skip    ticks before the first frame (0; without a terminal 400)
- *   --frames  ends after so many (without a terminal: 1)
- *   --svg     writes one frame as a picture, and ends
+ * It ends after so many ticks, with 0 for ever; without a terminal it prints
+ * the last of them. Ctrl-C ends it.
  *
- * Keys: + and - change the speed, space stops and goes on, q ends.
- *
- * Nothing that it shows is taken on trust. In each frame, the program's own
- * counts must be those of hwt_read_stats and hwt_pending_timeouts, and each
- * task must start at the tick of which the picture said so; or else the exit
- * status is 1. wheel_load.c says what the picture knows.
+ * It sees no more of the library than hwt.h. By the grid of hwt.h a deadline
+ * belongs to the first tick boundary at or after it; the bucket is that tick
+ * modulo the wheel's length, and the round is how often the wheel must turn
+ * until then. Nothing is taken on trust: in each frame the program's own counts
+ * must be those of hwt_read_stats, and each task must start at its tick; or
+ * else the exit status is 1.
  */
 #define _GNU_SOURCE
-#include "wheel.h"
-
-#include <errno.h>
-#include <getopt.h>
-#include <poll.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "common.h"
+#include "hwt.h"
 
-#define ROWS 24
-#define COLUMNS 80
-#define FRAMES_PER_SECOND 32
-#define SPEED_MAX 4096
-#define NUMBER_MAX 1000000000
+#define TICK_NS HWT_MS(10)
+#define BUCKETS 64
+#define ROUNDS 4 /* 0, 1, 2, and 3 or more */
+#define ROWS 16
+#define LIVE_MAX 4096
+#define TICKS_MAX 1000000000
+/* Between two calls, so that the calls of a tick do not fill it. */
+#define STEP_NS (TICK_NS / (2 * LIVE_MAX + 1))
 
-static struct {
-	const char *load, *svg;
-	uint64_t rate, seed, speed, skip, frames;
-	bool has_skip;
-} options = {.load = "mixed", .rate = 100, .seed = 1, .speed = 16};
+/* Timeouts of one kind. At a random tick, at most within_ticks after it was
+ * scheduled or pushed out, so many percent are pushed out by another delay of
+ * the range, and so many are cancelled. The others become due. */
+static const struct kind {
+	unsigned per_100_ticks, delay_min_ticks, delay_max_ticks;
+	unsigned within_ticks, moved, cancelled;
+} kinds[] = {
+    {100, 120, 280, 70, 66, 28}, /* keep-alive, pushed out by requests */
+    {300, 20, 40, 9, 0, 95}, /* the header of a request */
+    {400, 8, 60, 24, 0, 92}, /* the answer to a call */
+    {60, 4, 140, 100, 0, 10}, /* a retry after a pause */
+};
 
-static struct termios saved;
-static bool is_paused;
+static struct item {
+	hwt_timeout timeout;
+	const struct kind *kind; /* NULL: not used */
+	uint64_t due_tick, act_tick;
+} items[LIVE_MAX];
+
+static struct hwt *timer;
+static uint64_t now_ns, tick = 1, random_state = 1;
+static struct hwt_stats own;
+static unsigned moved_now, cancelled_now, started_now;
+static bool is_equal = true;
 static volatile sig_atomic_t is_over;
 
-static const char usage[] =
-    "wheel [--load idle|connections|rpc|mixed] [--rate PERCENT] [--seed N]\n"
-    "             [--speed TICKS|max] [--skip TICKS] [--frames N]"
-    " [--svg FILE]";
+static void
+must(int error)
+{
+	if (error == 0)
+		return;
+	fprintf(stderr, "wheel: %s\n", hwt_strerror(error));
+	exit(1);
+}
+
+/* Splitmix64; below n. */
+static uint64_t
+random_below(uint64_t n)
+{
+	uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return (z ^ (z >> 31)) % n;
+}
+
+static uint64_t
+clock_by_hand(void *unused)
+{
+	(void)unused;
+	return now_ns;
+}
 
 static void
-read_options(int argc, char **argv)
+task(hwt_timeout timeout, void *arg)
 {
-	static const struct option names[] = {
-	    {"load", required_argument, NULL, 'l'},
-	    {"rate", required_argument, NULL, 'r'},
-	    {"seed", required_argument, NULL, 's'},
-	    {"speed", required_argument, NULL, 'v'},
-	    {"skip", required_argument, NULL, 'k'},
-	    {"frames", required_argument, NULL, 'f'},
-	    {"svg", required_argument, NULL, 'o'},
-	    {NULL, 0, NULL, 0},
-	};
-	int option;
+	struct item *item = arg;
 
-	usage_if_asked(usage, argc, argv);
-	while ((option = getopt_long(argc, argv, "", names, NULL)) != -1) {
-		if (option == '?')
-			usage_tell(usage, 2);
-		else if (option == 'l')
-			options.load = optarg;
-		else if (option == 'o')
-			options.svg = optarg;
-		else if (option == 'v' && strcmp(optarg, "max") == 0)
-			options.speed = 0;
-		else if (option == 'v')
-			options.speed = argument_number(optarg, SPEED_MAX);
-		else if (option == 'r')
-			options.rate = argument_number(optarg, 10000);
-		else if (option == 's')
-			options.seed = argument_number(optarg, NUMBER_MAX);
-		else if (option == 'f')
-			options.frames = argument_number(optarg, NUMBER_MAX);
-		else {
-			options.skip = argument_number(optarg, NUMBER_MAX);
-			options.has_skip = true;
+	is_equal &= item->kind != NULL && item->due_tick == tick &&
+	    item->timeout.id == timeout.id;
+	item->kind = NULL;
+	own.started++;
+	started_now++;
+}
+
+/* Schedules, or pushes out. */
+static void
+item_set(struct item *item, bool is_new)
+{
+	const struct kind *kind = item->kind;
+	uint64_t range_ticks = kind->delay_max_ticks - kind->delay_min_ticks;
+	uint64_t delay_ns = kind->delay_min_ticks * TICK_NS +
+	    random_below(range_ticks * TICK_NS);
+
+	now_ns += STEP_NS;
+	if (is_new)
+		must(hwt_new_timeout(
+		    timer, &item->timeout, task, item, delay_ns));
+	else
+		must(hwt_reschedule(timer, item->timeout, delay_ns));
+	item->due_tick = (now_ns + delay_ns + TICK_NS - 1) / TICK_NS;
+	item->act_tick = tick + 1 + random_below(kind->within_ticks);
+}
+
+static void
+item_act(struct item *item)
+{
+	uint64_t chance = random_below(100);
+
+	if (chance < item->kind->moved) {
+		item_set(item, false);
+		own.rescheduled++;
+		moved_now++;
+	} else if (chance < item->kind->moved + item->kind->cancelled) {
+		must(hwt_cancel(timer, item->timeout));
+		item->kind = NULL;
+		own.cancelled++;
+		cancelled_now++;
+	}
+}
+
+/* The time until the next tick, in which the load calls the timer. */
+static void
+load_run(void)
+{
+	struct item *item = items;
+	unsigned i;
+
+	for (i = 0; i < LIVE_MAX; i++)
+		if (items[i].kind != NULL && items[i].act_tick == tick)
+			item_act(&items[i]);
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		uint64_t count =
+		    (kinds[i].per_100_ticks + random_below(100)) / 100;
+
+		for (; count > 0; count--) {
+			while (item < items + LIVE_MAX && item->kind != NULL)
+				item++;
+			if (item == items + LIVE_MAX)
+				return;
+			item->kind = &kinds[i];
+			item_set(item, true);
+			own.scheduled++;
 		}
 	}
-	if (optind != argc)
-		usage_tell(usage, 2);
+}
+
+static void
+compare(void)
+{
+	uint64_t pending = own.scheduled - own.cancelled - own.started;
+	struct hwt_stats library;
+
+	must(hwt_read_stats(timer, &library));
+	is_equal &= library.scheduled == own.scheduled &&
+	    library.cancelled == own.cancelled &&
+	    library.rescheduled == own.rescheduled &&
+	    library.started == own.started && library.pending == pending &&
+	    hwt_pending_timeouts(timer) == pending;
+	own.pending = pending;
+}
+
+static void
+turn(void)
+{
+	moved_now = cancelled_now = started_now = 0;
+	now_ns = tick * TICK_NS;
+	must(hwt_advance(timer, NULL));
+	tick++;
+	load_run();
+	compare();
+}
+
+/* A column for each bucket, a cell for some of its timeouts. Cells are of the
+ * round of their timeout; the bucket of the next tick is marked. */
+static void
+draw(bool is_terminal)
+{
+	static const char marks[] = "#xo.";
+	unsigned bars[BUCKETS][ROUNDS] = {0}, most = 1, cell, bucket, i, row;
+
+	for (i = 0; i < LIVE_MAX; i++) {
+		uint64_t round = (items[i].due_tick - tick) / BUCKETS;
+
+		if (items[i].kind != NULL)
+			bars[items[i].due_tick % BUCKETS]
+			    [round < ROUNDS ? round : ROUNDS - 1]++;
+	}
+	for (bucket = 0; bucket < BUCKETS; bucket++) {
+		unsigned sum = 0;
+
+		for (i = 0; i < ROUNDS; i++)
+			sum += bars[bucket][i];
+		most = sum > most ? sum : most;
+	}
+	cell = (most + ROWS - 1) / ROWS;
+	printf(
+	    "%shwt, a wheel of %d buckets; # due in this round, x in the next"
+	    ", o and . later; a mark is %u\n",
+	    is_terminal ? "\033[H" : "", BUCKETS, cell);
+	for (row = ROWS; row-- > 0;) {
+		for (bucket = 0; bucket < BUCKETS; bucket++) {
+			unsigned sum = 0;
+			char mark = ' ';
+
+			for (i = 0; i < ROUNDS && mark == ' '; i++) {
+				sum += bars[bucket][i];
+				if (sum > row * cell)
+					mark = marks[i];
+			}
+			putchar(mark);
+		}
+		puts(is_terminal ? "\033[K" : "");
+	}
+	for (bucket = 0; bucket < BUCKETS; bucket++)
+		putchar(bucket == tick % BUCKETS ? '^' : '-');
+	printf("\ntick %" PRIu64 "  pending %" PRIu64 "  scheduled %" PRIu64
+	       "  now: started %u, cancelled %u, pushed out %u   \n",
+	    tick, own.pending, own.scheduled, started_now, cancelled_now,
+	    moved_now);
+	fflush(stdout);
 }
 
 static void
@@ -103,183 +242,40 @@ on_signal(int signal)
 	is_over = signal;
 }
 
-/* Puts the terminal back as it was. */
-static void
-terminal_leave(void)
-{
-	fputs("\033[?7h\033[?25h\033[?1049l", stdout);
-	fflush(stdout);
-	tcsetattr(STDIN_FILENO, TCSANOW, &saved);
-}
-
-/* A screen of its own, without a cursor, that cuts what is too long for a line;
- * keys come one by one and are not shown. Nothing may stop the program and
- * leave the terminal so. */
-static void
-terminal_enter(void)
-{
-	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	const struct sigaction action = {.sa_handler = on_signal};
-	struct termios raw;
-	size_t i;
-
-	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		sigaction(ends[i], &action, NULL);
-	tcgetattr(STDIN_FILENO, &saved);
-	raw = saved;
-	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-	raw.c_cc[VSUSP] = _POSIX_VDISABLE;
-	raw.c_cc[VMIN] = 0;
-	raw.c_cc[VTIME] = 0;
-	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	fputs("\033[?1049h\033[?25l\033[?7l", stdout);
-}
-
-/* In one write, so that no half of a frame is seen. */
-static void
-terminal_show(const struct picture *picture)
-{
-	struct winsize size = {0};
-	char *text = NULL, speed[24] = "max";
-	size_t length;
-	FILE *file = open_memstream(&text, &length);
-
-	if (file == NULL)
-		return;
-	ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-	fputs("\033[H", file);
-	/* Some terminals do not know their size. */
-	draw_text(file, picture, size.ws_row > 0 ? size.ws_row : ROWS,
-	    size.ws_col > 0 ? size.ws_col : COLUMNS, true);
-	if (options.speed > 0)
-		snprintf(speed, sizeof(speed), "%" PRIu64, options.speed);
-	fprintf(file,
-	    "%s ticks/s%s   + faster   - slower   space %s   q ends\033[J",
-	    speed, is_paused ? ", stopped" : "",
-	    is_paused ? "goes on" : "stops");
-	if (fclose(file) == 0) {
-		fwrite(text, 1, length, stdout);
-		fflush(stdout);
-	}
-	free(text);
-}
-
-static void
-read_keys(void)
-{
-	char key;
-
-	while (read(STDIN_FILENO, &key, 1) == 1) {
-		if (key == 'q')
-			is_over = 1;
-		else if (key == ' ')
-			is_paused = !is_paused;
-		else if ((key == '+' || key == '=') && options.speed != 0 &&
-		    options.speed < SPEED_MAX)
-			options.speed *= 2;
-		else if (key == '-' && options.speed > 1)
-			options.speed /= 2;
-	}
-}
-
-/* Waits until the next frame; keys are heard meanwhile. */
-static void
-wait_until(uint64_t until_ns)
-{
-	struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
-	uint64_t now_ns = clock_now_ns();
-
-	do {
-		int wait_ms = until_ns > now_ns
-		    ? (int)((until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS)
-		    : 0;
-
-		if (poll(&keys, 1, wait_ms) > 0) {
-			read_keys();
-			if ((keys.revents & (POLLHUP | POLLERR)) != 0)
-				is_over = 1;
-		}
-		now_ns = clock_now_ns();
-	} while (is_over == 0 && now_ns < until_ns);
-}
-
-static void
-show_terminal(struct picture *picture)
-{
-	/* owed: ticks times frames per second, which no frame has shown. */
-	uint64_t next_ns = clock_now_ns(), frame = 0, owed = 0;
-
-	terminal_enter();
-	while (is_over == 0) {
-		uint64_t per_second = options.speed;
-
-		terminal_show(picture);
-		if (++frame == options.frames)
-			break;
-		if (per_second > FRAMES_PER_SECOND || is_paused)
-			per_second = FRAMES_PER_SECOND;
-		next_ns += per_second > 0 ? NS_PER_SEC / per_second : 0;
-		wait_until(next_ns);
-		if (is_paused)
-			continue;
-		owed = per_second > 0 ? owed + options.speed : 1;
-		per_second += per_second == 0;
-		load_turn(owed / per_second, picture);
-		owed %= per_second;
-	}
-	terminal_leave();
-}
-
-static void
-show_text(struct picture *picture)
-{
-	uint64_t frame;
-
-	for (frame = 1;; frame++) {
-		draw_text(stdout, picture, ROWS, COLUMNS, false);
-		if (frame >= options.frames)
-			return;
-		putchar('\n');
-		load_turn(1, picture);
-	}
-}
-
-static bool
-show_svg(const struct picture *picture)
-{
-	FILE *file = fopen(options.svg, "w");
-
-	if (file != NULL) {
-		draw_svg(file, picture);
-		if (fclose(file) == 0)
-			return true;
-	}
-	fprintf(stderr, "wheel: %s: %s\n", options.svg, strerror(errno));
-	return false;
-}
-
 int
 main(int argc, char **argv)
 {
-	struct picture picture;
-	bool is_terminal, is_written = true;
+	static const char usage[] = "wheel TICKS_PER_SECOND [TICKS]";
+	const struct hwt_clock clock = {.now_ns = clock_by_hand};
+	const struct hwt_options options = {.tick_ns = TICK_NS,
+	    .ticks_per_wheel = BUCKETS,
+	    .flags = HWT_MANUAL,
+	    .clock = &clock};
+	bool is_terminal = isatty(STDOUT_FILENO);
+	uint64_t speed, ticks = 0;
 
-	read_options(argc, argv);
-	is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) &&
-	    options.svg == NULL;
-	if (!options.has_skip && !is_terminal)
-		options.skip = 400;
-	if (!load_open(options.load, options.rate, options.seed))
-		usage_tell(usage, 2);
-	load_turn(options.skip, &picture);
-	if (options.svg != NULL)
-		is_written = show_svg(&picture);
-	else if (is_terminal)
-		show_terminal(&picture);
-	else
-		show_text(&picture);
-	load_close();
-	if (!picture.is_equal)
+	if (argc != 3)
+		arguments_are(usage, argc, argv, 2);
+	speed = argument_number(argv[1], 4096);
+	if (argc == 3)
+		ticks = argument_number(argv[2], TICKS_MAX);
+	if (ticks == 0)
+		ticks = is_terminal ? TICKS_MAX : 400;
+	must(hwt_create(&timer, &options));
+	signal(SIGINT, on_signal);
+	if (is_terminal)
+		printf("\033[2J");
+	while (!is_over && tick <= ticks) {
+		turn();
+		if (!is_terminal && tick <= ticks)
+			continue;
+		draw(is_terminal);
+		if (is_terminal && speed > 0)
+			usleep((useconds_t)(1000000 / speed));
+	}
+	must(hwt_stop(timer, NULL));
+	must(hwt_destroy(timer));
+	if (!is_equal)
 		fputs("wheel: the library counts otherwise\n", stderr);
-	return picture.is_equal && is_written ? 0 : 1;
+	return is_equal ? 0 : 1;
 }
