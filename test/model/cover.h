@@ -14,35 +14,35 @@
  * may cause. */
 #define CALLS(X)                                                             \
 	X(hwt_create, "0 EINVAL", "EAGAIN ENOMEM EINVAL")                    \
-	X(hwt_start, "EINVAL", "EAGAIN ENOMEM")                              \
-	X(hwt_stop, "0 EDEADLK EINVAL EPERM", "EDEADLK")                     \
-	X(hwt_stop_within, "0 EDEADLK EINVAL EPERM", "EDEADLK ETIMEDOUT")    \
+	X(hwt_start, "", "EAGAIN ENOMEM")                                    \
+	X(hwt_stop, "0 EDEADLK EPERM", "EDEADLK")                            \
+	X(hwt_stop_within, "0 EDEADLK EPERM", "EDEADLK ETIMEDOUT")           \
 	X(hwt_destroy, "0 EBUSY EPERM", "")                                  \
 	X(hwt_new_timeout, "0 EINVAL ENOBUFS ESHUTDOWN", "EAGAIN ENOMEM")    \
 	X(hwt_new_timeout_on, "0 EINVAL ENOBUFS ESHUTDOWN", "EAGAIN ENOMEM") \
-	X(hwt_new_timeout_at, "0 EINVAL ENOBUFS ESHUTDOWN", "EAGAIN ENOMEM") \
+	X(hwt_new_timeout_at, "0 ENOBUFS ESHUTDOWN", "EAGAIN ENOMEM")        \
 	X(hwt_new_periodic, "0 EINVAL ENOBUFS ESHUTDOWN", "EAGAIN ENOMEM")   \
-	X(hwt_cancel, "0 EINPROGRESS ENOENT EINVAL", "")                     \
-	X(hwt_cancel_wait, "0 EDEADLK ENOENT EINVAL", "")                    \
+	X(hwt_cancel, "0 EINPROGRESS ENOENT", "")                            \
+	X(hwt_cancel_wait, "0 EDEADLK ENOENT", "")                           \
 	X(hwt_reschedule, "0 EINPROGRESS ENOENT EINVAL", "")                 \
-	X(hwt_reschedule_at, "0 EINPROGRESS ENOENT EINVAL", "")              \
+	X(hwt_reschedule_at, "0 EINPROGRESS ENOENT", "")                     \
 	X(hwt_touch, "0 EINPROGRESS EINVAL ENOBUFS ESHUTDOWN ECANCELED",     \
 	    "EAGAIN ENOMEM")                                                 \
-	X(hwt_remaining, "0 EINPROGRESS ENOENT EINVAL", "")                  \
-	X(hwt_state, "PENDING HANDED_OVER RUNNING ENOENT EINVAL", "")        \
-	X(hwt_now, "0 EINVAL", "")                                           \
-	X(hwt_read_stats, "0 EINVAL", "")                                    \
-	X(hwt_run, "0 ENOENT EINVAL", "")                                    \
+	X(hwt_remaining, "0 EINPROGRESS ENOENT", "")                         \
+	X(hwt_state, "PENDING HANDED_OVER RUNNING ENOENT", "")               \
+	X(hwt_now, "0", "")                                                  \
+	X(hwt_read_stats, "0", "")                                           \
+	X(hwt_run, "0 ENOENT", "")                                           \
 	X(hwt_advance, "0 EDEADLK ESHUTDOWN EINVAL", "")                     \
-	X(hwt_next_wakeup, "0 EINVAL", "")                                   \
-	X(hwt_shared, "0 EINVAL", "EAGAIN ENOMEM")                           \
-	X(hwt_mailbox_create, "0 EINVAL", "EMFILE ENFILE ENOMEM")            \
-	X(hwt_mailbox_run, "0 EINVAL", "")                                   \
-	X(hwt_mailbox_post, "0 EINVAL", "")                                  \
-	X(hwt_pool_post, "EINVAL", "")                                       \
+	X(hwt_next_wakeup, "0", "")                                          \
+	X(hwt_shared, "0", "EAGAIN ENOMEM")                                  \
+	X(hwt_mailbox_create, "0", "EMFILE ENFILE ENOMEM")                   \
+	X(hwt_mailbox_run, "0", "")                                          \
+	X(hwt_mailbox_post, "0", "")                                         \
+	X(hwt_pool_post, "", "")                                             \
 	X(hwt_mailbox_destroy, "0 EBUSY", "")                                \
-	X(hwt_pool_create, "EINVAL", "EAGAIN ENOMEM")                        \
-	X(hwt_pool_destroy, "0", "")                                         \
+	X(hwt_pool_create, "", "EAGAIN ENOMEM")                              \
+	X(hwt_pool_destroy, "", "")                                          \
 	X(hwt_shared_shutdown, "", "EDEADLK")                                \
 	X(hwt_stats_write, "", "EIO ENOSPC")                                 \
 	X(hwt_dump, "", "EIO ENOMEM ENOSPC")

@@ -255,7 +255,6 @@ void compare_counters(void);
 
 /* misuse.c */
 void op_dead_handle(void);
-void op_bad_argument(void);
 void op_options(void);
 void op_shared(void);
 

@@ -874,10 +874,7 @@ op_trim(void)
 static void
 op_seldom(void)
 {
-	switch (any_below(13)) {
-	case 12:
-		op_trim();
-		break;
+	switch (any_below(10)) {
 	case 0:
 	case 1:
 		op_stop();
@@ -886,14 +883,12 @@ op_seldom(void)
 		op_destroy();
 		break;
 	case 3:
-	case 4:
-	case 5:
-		op_bad_argument();
+		op_trim();
 		break;
-	case 6:
+	case 4:
 		op_options();
 		break;
-	case 7:
+	case 5:
 		op_shared();
 		break;
 	default:

@@ -39,25 +39,15 @@
 
 #include "hwt.h"
 
-#if defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_THREAD__
 #define STRESS_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STRESS_TSAN 1
-#endif
-#endif
-#ifndef STRESS_TSAN
+#else
 #define STRESS_TSAN 0
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_ADDRESS__
 #define STRESS_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STRESS_ASAN 1
-#endif
-#endif
-#ifndef STRESS_ASAN
+#else
 #define STRESS_ASAN 0
 #endif
 
