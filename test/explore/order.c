@@ -201,6 +201,8 @@ takes_or_frees_place(const struct note *note)
 	switch (note->noted) {
 	case NOTED_NEW:
 		return note->result != -ENOBUFS;
+	case NOTED_MOVE: /* a touch that was refused */
+		return note->result == -ESHUTDOWN;
 	case NOTED_CANCEL:
 	case NOTED_WAIT:
 	case NOTED_REPLACE:
@@ -371,8 +373,9 @@ rule_remaining(
 		return note->result == -ENOENT && is_over(w, t);
 	return is_pending(t) &&
 	    (t->early_ns == UINT64_MAX ||
-		(left_ns >= (int64_t)(t->early_ns - note->until_ns) &&
-		    left_ns <= (int64_t)(t->late_ns - note->now_ns)));
+		left_ns >= (int64_t)(t->early_ns - note->until_ns)) &&
+	    (t->late_ns == UINT64_MAX ||
+		left_ns <= (int64_t)(t->late_ns - note->now_ns));
 }
 
 /* The boundary of the tick to which a deadline belongs. */

@@ -179,6 +179,23 @@ void program_reset(void);
 void program_thread(unsigned i);
 void program_finish(void);
 
+/* Verbs of one statement, with no number, one, or two. */
+#define ALONE(name_, ...)       \
+	static void name_(void) \
+	{                       \
+		__VA_ARGS__;    \
+	}
+#define OF(name_, i_, ...)             \
+	static void name_(unsigned i_) \
+	{                              \
+		__VA_ARGS__;           \
+	}
+#define TWO(name_, i_, j_, ...)                     \
+	static void name_(unsigned i_, unsigned j_) \
+	{                                           \
+		__VA_ARGS__;                        \
+	}
+
 extern const struct verb library_verbs[], verbs_inside[];
 extern const char *const verb_names[]; /* of their numbers: script.h */
 void verbs_reset(void);

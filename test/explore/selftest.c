@@ -51,6 +51,8 @@ static uint64_t hashes[THREADS]; /* of all that a thread saw */
 static bool stuck, touched[2], too_late, releases;
 static unsigned releaser; /* 0: none yet */
 static uint64_t random_state;
+static unsigned bound; /* preemptions */
+static bool unreduced;
 
 /* What came out of one search: hashes of final states. */
 struct outcomes {
@@ -60,26 +62,19 @@ struct outcomes {
 static struct outcomes *collected;
 
 static unsigned
-random_below(unsigned bound)
+random_below(unsigned count)
 {
 	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
 
 	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (unsigned)((z ^ (z >> 31)) % bound);
+	return (unsigned)((z ^ (z >> 31)) % count);
 }
 
 static uint64_t
 mix(uint64_t hash, uint64_t value)
 {
-	hash = (hash ^ value) * UINT64_C(0x9fb21c651e98df25);
+	hash = (hash ^ (value + 1)) * UINT64_C(0x9fb21c651e98df25);
 	return hash ^ (hash >> 29);
-}
-
-static void
-saw(unsigned self, uint64_t value)
-{
-	hashes[self] = mix(hashes[self], value + 1);
 }
 
 /* Whether it was there; it is now. */
@@ -105,7 +100,7 @@ ready(const void *at)
 }
 
 /* As sim.c: changes what was touched, and asks whether a store waits. What
- * comes out of such a program is whether one is too late. */
+ * comes out of such a program is whether a store of another is too late. */
 static void
 release(unsigned self)
 {
@@ -129,55 +124,45 @@ store(const struct op *op, unsigned self)
 }
 
 static void
+add(const struct op *op, unsigned self)
+{
+	const struct place *p = &places[op->place];
+
+	if (op->order == EXPLORE_RELAXED)
+		explore_modify_relaxed(p->at, p->bytes);
+	else
+		explore_modify(p->at, p->bytes);
+	hashes[self] = mix(hashes[self], *(uint32_t *)p->at);
+	*(uint32_t *)p->at += (uint32_t)op->value;
+}
+
+static void
 run_op(const struct op *op, unsigned self)
 {
 	const struct place *p = &places[op->place];
 
-	switch (op->kind) {
-	case LOAD:
-		saw(self, explore_load(p->at, p->bytes));
-		break;
-	case STORE:
+	if (op->kind == LOAD)
+		hashes[self] = mix(hashes[self], explore_load(p->at, p->bytes));
+	else if (op->kind == STORE)
 		store(op, self);
-		break;
-	case ADD:
-		if (op->order == EXPLORE_RELAXED)
-			explore_modify_relaxed(p->at, p->bytes);
-		else
-			explore_modify(p->at, p->bytes);
-		saw(self, *(uint32_t *)p->at);
-		*(uint32_t *)p->at += (uint32_t)op->value;
-		break;
-	case AWAIT:
+	else if (op->kind == ADD)
+		add(op, self);
+	else if (op->kind == AWAIT)
 		explore_await(p->at, p->bytes, ready, p->at);
-		break;
-	case YIELDS:
-		if (explore_load(p->at, p->bytes) == 0)
-			explore_yield();
-		break;
-	default:
+	else if (op->kind == RELEASE)
 		release(self);
-		break;
-	}
+	else if (explore_load(p->at, p->bytes) == 0)
+		explore_yield();
 }
 
 static void
-run_thread(unsigned self)
+thread(void)
 {
-	unsigned i;
+	unsigned self = explore_self(), i;
 
 	for (i = 0; i < counts[self] && !stuck; i++)
 		run_op(&ops[self][i], self);
 }
-
-#define THREAD(i)                    \
-	static void thread_##i(void) \
-	{                            \
-		run_thread(i);       \
-	}
-THREAD(0)
-THREAD(1)
-THREAD(2)
 
 static void
 begin(void)
@@ -192,17 +177,15 @@ begin(void)
 static void
 end(void)
 {
-	uint64_t hash = mix(1, stuck);
+	uint64_t hash = mix(mix(stuck, memory.pair[0]), memory.pair[1]);
 	unsigned i;
 
-	if (releases && too_late)
-		(void)outcome_add(collected, 1);
-	if (releases)
-		return;
 	for (i = 0; i < THREADS; i++)
 		hash = mix(hash, hashes[i]);
-	hash = mix(mix(hash, memory.pair[0]), memory.pair[1]);
-	(void)outcome_add(collected, mix(hash, memory.other));
+	if (!releases)
+		(void)outcome_add(collected, mix(hash, memory.other));
+	else if (too_late)
+		(void)outcome_add(collected, 1);
 }
 
 /* A deadlock is an outcome as well: all threads then end. */
@@ -228,14 +211,11 @@ program_make(uint64_t seed)
 	for (i = 0; i < threads; i++) {
 		counts[i] = 2 + random_below(threads == 2 ? 3 : 2);
 		for (k = 0; k < counts[i]; k++) {
-			struct op *op = &ops[i][k];
+			enum kind kind = kinds[random_below(12)];
 
-			op->kind = kinds[random_below(12)];
-			op->place = random_below(6);
-			if (op->place == 5 && op->kind != ADD)
-				op->place = 0;
-			op->value = random_below(3);
-			op->order = (enum explore_order)random_below(3);
+			ops[i][k] = (struct op){kind,
+			    random_below(kind == ADD ? 6 : 5), random_below(3),
+			    (enum explore_order)random_below(3)};
 		}
 	}
 	releases = seed % 5 == 0;
@@ -243,17 +223,23 @@ program_make(uint64_t seed)
 		ops[0][counts[0] - 1].kind = RELEASE;
 }
 
+/* Whether that were all. */
 static bool
-search(struct explore_limits limits, struct outcomes *set)
+search(
+    enum explore_search kind, enum explore_memory model, struct outcomes *set)
 {
-	const struct explore_program program = {.name = "random",
-	    .begin = begin,
-	    .thread = {thread_0, thread_1, counts[2] > 0 ? thread_2 : NULL},
+	const struct explore_program program = {.begin = begin,
+	    .thread = {thread, thread, counts[2] > 0 ? thread : NULL},
 	    .end = end,
 	    .idle = idle};
+	const struct explore_limits limits = {.search = kind,
+	    .memory = model,
+	    .preemptions = bound,
+	    .unreduced = unreduced,
+	    .schedules_max = kind == EXPLORE_PLAIN ? 2000 : 0};
 	struct explore_result result;
 
-	memset(set, 0, sizeof(*set));
+	set->count = 0;
 	collected = set;
 	explore_run(&program, &limits, &result);
 	if (result.failed) {
@@ -271,10 +257,7 @@ compare(enum explore_search kind, enum explore_memory model, uint64_t seed,
 	bool same;
 	unsigned i;
 
-	(void)search(
-	    (struct explore_limits){
-		.search = kind, .memory = model, .preemptions = 1000},
-	    &found);
+	(void)search(kind, model, &found);
 	same = found.count == all->count;
 	for (i = 0; i < all->count && same; i++)
 		same = outcome_add(&found, all->hash[i]);
@@ -285,34 +268,23 @@ compare(enum explore_search kind, enum explore_memory model, uint64_t seed,
 	exit(1);
 }
 
-/* Store buffering and message passing, as programs of the same kind: which of
- * the four results of the two loads can come out. */
+/* Within a bound, the reduction finds all with sequential consistency; with
+ * store buffers nearly so. */
 static void
-litmus(struct op a, struct op b, struct op c, struct op d,
-    const unsigned outcomes[3])
+compare_bounded(uint64_t seed)
 {
 	static struct outcomes all;
-	int model;
 
-	counts[0] = counts[1] = 2;
-	counts[2] = 0;
-	releases = false;
-	ops[0][0] = a;
-	ops[0][1] = b;
-	ops[1][0] = c;
-	ops[1][1] = d;
-	for (model = EXPLORE_SC; model <= EXPLORE_PSO; model++) {
-		(void)search((struct explore_limits){.search = EXPLORE_REDUCED,
-				 .memory = (enum explore_memory)model},
-		    &all);
-		if (all.count == outcomes[model])
-			continue;
-		printf("selftest: litmus: memory %d: %u outcomes, not %u\n",
-		    model, all.count, outcomes[model]);
-		exit(1);
-	}
+	bound = (unsigned)(seed % 3);
+	unreduced = true;
+	(void)search(EXPLORE_BOUNDED, EXPLORE_SC, &all);
+	unreduced = false;
+	compare(EXPLORE_BOUNDED, EXPLORE_SC, seed, &all);
+	bound = 1000;
 }
 
+/* Store buffering and message passing: how many of the four results of the two
+ * loads can come out, by memory. */
 static void
 litmus_all(void)
 {
@@ -323,11 +295,28 @@ litmus_all(void)
 			       x_seq = {STORE, 0, 1, EXPLORE_SEQ},
 			       y_seq = {STORE, 1, 1, EXPLORE_SEQ},
 			       y_release = {STORE, 1, 1, EXPLORE_RELEASE};
+	const struct {
+		struct op first[2], second[2];
+		unsigned outcomes[3];
+	} tests[] = {{{x, load_y}, {y, load_x}, {3, 4, 4}},
+	    {{x_seq, load_y}, {y_seq, load_x}, {3, 3, 3}},
+	    {{x, y}, {load_y, load_x}, {3, 3, 4}},
+	    {{x, y_release}, {load_y, load_x}, {3, 3, 3}}};
+	static struct outcomes all;
+	unsigned i, m;
 
-	litmus(x, load_y, y, load_x, (const unsigned[]){3, 4, 4});
-	litmus(x_seq, load_y, y_seq, load_x, (const unsigned[]){3, 3, 3});
-	litmus(x, y, load_y, load_x, (const unsigned[]){3, 3, 4});
-	litmus(x, y_release, load_y, load_x, (const unsigned[]){3, 3, 3});
+	counts[0] = counts[1] = 2;
+	for (i = 0; i < 12; i++) {
+		m = i % 3;
+		memcpy(ops[0], tests[i / 3].first, sizeof(tests[0].first));
+		memcpy(ops[1], tests[i / 3].second, sizeof(tests[0].second));
+		(void)search(EXPLORE_REDUCED, (enum explore_memory)m, &all);
+		if (all.count == tests[i / 3].outcomes[m])
+			continue;
+		printf("selftest: litmus test %u, memory %u: %u outcomes\n",
+		    i / 3, m, all.count);
+		exit(1);
+	}
 }
 
 int
@@ -337,21 +326,20 @@ main(int argc, char **argv)
 	unsigned count = argc > 1 ? (unsigned)atoi(argv[1]) : 4000;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 	unsigned compared = 0, i;
-	int m;
 
+	bound = 1000;
 	litmus_all();
 	for (i = 0; i < 3 * count; i++) {
-		enum explore_memory model = (enum explore_memory)(m = i % 3);
+		enum explore_memory model = (enum explore_memory)(i % 3);
 
 		program_make(seed + i / 3);
-		if (!search((struct explore_limits){.search = EXPLORE_PLAIN,
-				.memory = model,
-				.schedules_max = 2000},
-			&all))
+		if (!search(EXPLORE_PLAIN, model, &all))
 			continue;
 		compared++;
 		compare(EXPLORE_REDUCED, model, seed + i / 3, &all);
 		compare(EXPLORE_BOUNDED, model, seed + i / 3, &all);
+		if (model == EXPLORE_SC)
+			compare_bounded(seed + i / 3);
 	}
 	printf("selftest: ok: %u of %u searches compared with every order\n",
 	    compared, 3 * count);

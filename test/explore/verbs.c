@@ -8,12 +8,6 @@
 
 #include <errno.h>
 
-#define NUMBER(function)                    \
-	static void function##_(unsigned i) \
-	{                                   \
-		(void)function(i);          \
-	}
-
 /* Making the timer: what comes before manual or worker is an option of it. */
 
 static struct hwt_options options;
@@ -42,11 +36,7 @@ log_write(void *ctx, int level, const char *message)
 static const struct hwt_wake waker = {.wake = wake};
 static const struct hwt_log quiet = {.write = log_write};
 
-static void
-use_limit(unsigned max_pending)
-{
-	options.max_pending = max_pending;
-}
+OF(use_limit, max_pending, options.max_pending = max_pending)
 
 static void
 manual(void)
@@ -56,11 +46,7 @@ manual(void)
 	timer_make_with(&options);
 }
 
-static void
-worker(void)
-{
-	timer_make_with(&options);
-}
+ALONE(worker, timer_make_with(&options))
 
 static void
 caches(unsigned first, unsigned second_, unsigned third)
@@ -80,45 +66,19 @@ caches_left(unsigned count)
 		explore_check(cache_claim(timer) != NULL);
 }
 
-static void
-flush(void)
-{
-	cache_flush(timer, cache_of(timer));
-}
+ALONE(flush, cache_flush(timer, cache_of(timer)))
 
 /* A thread may not be had, once. */
-static void
-thread_fails(void)
-{
-	sim_failures[SIM_THREAD] =
-	    (struct sim_failure){.count = 1, .may = true};
-}
+ALONE(thread_fails,
+    sim_failures[SIM_THREAD] = (struct sim_failure){.count = 1, .may = true})
 
 /* The system takes so many pages back, and then none. */
-static void
-releases(unsigned count)
-{
-	sim_failures[SIM_RELEASE] =
-	    (struct sim_failure){.after = count, .count = UINT32_MAX};
-}
-
-static void
-memory_recurs(void)
-{
-	sim_settings.memory_recurs = true;
-}
-
-static void
-early_handles(void)
-{
-	handles_early = true;
-}
-
-static void
-clock_moves(void)
-{
-	sim_settings.clock_moves = true;
-}
+OF(releases, count,
+    sim_failures[SIM_RELEASE] = (struct sim_failure){
+	.after = count, .count = UINT32_MAX})
+ALONE(memory_recurs, sim_settings.memory_recurs = true)
+ALONE(early_handles, handles_early = true)
+ALONE(clock_moves, sim_settings.clock_moves = true)
 
 static void
 start(void)
@@ -144,22 +104,9 @@ destroy(void)
 
 /* Calls. */
 
-static void new (unsigned i, unsigned ticks)
-{
-	(void)schedule(i, ticks * TICK_NS);
-}
-
-static void
-never(unsigned i)
-{
-	(void)schedule(i, HWT_NEVER);
-}
-
-static void
-new_at(unsigned i, unsigned tick)
-{
-	(void)schedule_at(i, timer->origin_ns + tick * TICK_NS);
-}
+TWO(new_timeout, i, ticks, (void)schedule(i, ticks *TICK_NS))
+OF(never, i, (void)schedule(i, HWT_NEVER))
+TWO(new_at, i, tick, (void)schedule_at(i, timer->origin_ns + tick * TICK_NS))
 
 static void
 periodic(unsigned i, unsigned ticks, unsigned period)
@@ -167,24 +114,15 @@ periodic(unsigned i, unsigned ticks, unsigned period)
 	(void)schedule_periodic(i, NULL, ticks * TICK_NS, period * TICK_NS);
 }
 
-NUMBER(cancel)
-NUMBER(cancel_wait)
-NUMBER(ask_state)
-NUMBER(ask_remaining)
-
-static void
-move(unsigned i, unsigned ticks)
-{
-	(void)reschedule(i, ticks * TICK_NS);
-}
+OF(cancel_, i, (void)cancel(i))
+OF(cancel_wait_, i, (void)cancel_wait(i))
+OF(ask_state_, i, (void)ask_state(i))
+OF(ask_remaining_, i, (void)ask_remaining(i))
+TWO(move, i, ticks, (void)reschedule(i, ticks *TICK_NS))
 
 /* To a deadline on the clock; tick 0 is long past. */
-static void
-move_at(unsigned i, unsigned tick)
-{
-	(void)reschedule_at(
-	    i, tick == 0 ? 1 : timer->origin_ns + tick * TICK_NS);
-}
+TWO(move_at, i, tick,
+    (void)reschedule_at(i, tick == 0 ? 1 : timer->origin_ns + tick * TICK_NS))
 
 static void
 touch_(unsigned i, unsigned fresh, unsigned ticks)
@@ -200,25 +138,10 @@ pending(unsigned min, unsigned max)
 	explore_check(count >= min && count <= max);
 }
 
-static void
-turn(void)
-{
-	(void)advance(0);
-}
-
-NUMBER(advance)
-
-static void
-tick(unsigned ticks)
-{
-	clock_add(ticks * TICK_NS);
-}
-
-static void
-half_tick(void)
-{
-	clock_add(TICK_NS / 2);
-}
+ALONE(turn, (void)advance(0))
+OF(advance_, i, (void)advance(i))
+OF(tick, ticks, clock_add(ticks *TICK_NS))
+ALONE(half_tick, clock_add(TICK_NS / 2))
 
 /* Who has cancelled it between two runs sees what those have told. */
 static void
@@ -238,41 +161,12 @@ ask_wakeup(void)
 
 /* Tasks: what they do as well. */
 
-static void
-task_moves(unsigned i)
-{
-	subject[i].moves = true;
-}
-
-static void
-task_news(unsigned i, unsigned next)
-{
-	subject[i].schedules = next;
-}
-
-static void
-task_waits(unsigned i, unsigned of)
-{
-	subject[i].waits = of;
-}
-
-static void
-task_goes_on(unsigned i)
-{
-	subject[i].releases = true;
-}
-
-static void
-task_tells(unsigned i)
-{
-	subject[i].tells = true;
-}
-
-static void
-task_awake(unsigned i)
-{
-	subject[i].awake = true;
-}
+OF(task_moves, i, subject[i].moves = true)
+TWO(task_news, i, next, subject[i].schedules = next)
+TWO(task_waits, i, of, subject[i].waits = of)
+OF(task_goes_on, i, subject[i].releases = true)
+OF(task_tells, i, subject[i].tells = true)
+OF(task_awake, i, subject[i].awake = true)
 
 /* Executors. The box keeps what it gets for whoever runs it. */
 
@@ -305,11 +199,7 @@ refuse(void *ctx, struct hwt *from, hwt_timeout timeout)
 static const struct hwt_executor box_executor = {.execute = box_execute};
 static const struct hwt_executor refuser = {.execute = refuse};
 
-static void
-use_box(void)
-{
-	options.executor = &box_executor;
-}
+ALONE(use_box, options.executor = &box_executor)
 
 static void
 use_refuser(void)
@@ -365,17 +255,8 @@ box_run(void)
 	}
 }
 
-static void
-run(unsigned i)
-{
-	run_handle(subject[i].known);
-}
-
-static void
-mailbox_make(void)
-{
-	explore_check(hwt_mailbox_create(&mailbox) == 0);
-}
+OF(run, i, run_handle(subject[i].known))
+ALONE(mailbox_make, explore_check(hwt_mailbox_create(&mailbox) == 0))
 
 static void
 use_mailbox(void)
@@ -384,11 +265,8 @@ use_mailbox(void)
 	options.executor = hwt_mailbox_executor(mailbox);
 }
 
-static void
-new_in_mailbox(unsigned i, unsigned ticks)
-{
-	(void)schedule_on(i, hwt_mailbox_executor(mailbox), ticks * TICK_NS);
-}
+TWO(new_in_mailbox, i, ticks,
+    (void)schedule_on(i, hwt_mailbox_executor(mailbox), ticks *TICK_NS))
 
 /* Posts. One thread's arrive in their order, and each runs as often as it was
  * accepted. */
@@ -433,11 +311,7 @@ letter_read(struct hwt_post *post)
 		memset(post, 1, sizeof(*post));
 }
 
-static void
-post(unsigned i)
-{
-	post_letter(&letter[i]);
-}
+OF(post, i, post_letter(&letter[i]))
 
 static void
 post_again(unsigned i)
@@ -520,17 +394,10 @@ mailbox_end(unsigned i)
 		mailbox_destroy();
 }
 
-static void
-pool_make(unsigned threads, unsigned queue)
-{
-	explore_check(hwt_pool_create(&pool, threads, queue) == 0);
-}
-
-static void
-new_in_pool(unsigned i, unsigned ticks)
-{
-	(void)schedule_on(i, hwt_pool_executor(pool), ticks * TICK_NS);
-}
+TWO(pool_make, threads, queue,
+    explore_check(hwt_pool_create(&pool, threads, queue) == 0))
+TWO(new_in_pool, i, ticks,
+    (void)schedule_on(i, hwt_pool_executor(pool), ticks *TICK_NS))
 
 static void
 pool_destroy(void)
@@ -603,11 +470,7 @@ shut_down(void)
 	explore_check(hwt_shared(&found[1]) == -ESHUTDOWN);
 }
 
-static void
-found_same(void)
-{
-	explore_check(found[0] != NULL && found[0] == found[1]);
-}
+ALONE(found_same, explore_check(found[0] != NULL && found[0] == found[1]))
 
 /* A child whose parent has refused to have one. */
 static void
@@ -626,12 +489,9 @@ worker_sleeps(const void *word)
 }
 
 /* In a long sleep. */
-static void
-await_sleep(void)
-{
-	explore_await(
-	    &timer->wake_sequence, 4, worker_sleeps, &timer->wake_sequence);
-}
+ALONE(await_sleep,
+    explore_await(
+	&timer->wake_sequence, 4, worker_sleeps, &timer->wake_sequence))
 
 static bool
 is_announced(const void *context)
@@ -641,11 +501,8 @@ is_announced(const void *context)
 }
 
 /* It has said that it is about to sleep. */
-static void
-await_announced(void)
-{
-	explore_await(&timer->wake_before, 8, is_announced, NULL);
-}
+ALONE(
+    await_announced, explore_await(&timer->wake_before, 8, is_announced, NULL))
 
 static bool
 is_taken(const void *word)
@@ -679,18 +536,11 @@ await_all(void)
 
 /* What a program expects in the end. */
 
-static void
-started(unsigned i, unsigned count)
-{
-	explore_check(subject[i].started == count);
-}
+TWO(started, i, count, explore_check(subject[i].started == count))
 
 /* A touch that has moved it. */
-static void
-unstarted_or_touched(unsigned i, unsigned fresh)
-{
-	explore_check(is_touched(i, fresh) || subject[i].started == 0);
-}
+TWO(unstarted_or_touched, i, fresh,
+    explore_check(is_touched(i, fresh) || subject[i].started == 0))
 
 static void
 same_record(unsigned i, unsigned j)
@@ -699,11 +549,7 @@ same_record(unsigned i, unsigned j)
 	explore_check(index_of(i) == index_of(j));
 }
 
-static void
-woken_times(unsigned times)
-{
-	explore_check(woken == times);
-}
+OF(woken_times, times, explore_check(woken == times))
 
 /* Who asked is told of the next tick, or is woken. */
 static void
@@ -806,7 +652,7 @@ const struct verb library_verbs[] = {
     {"start", .alone = start},
     {"stop", .alone = stop},
     {"destroy", .alone = destroy},
-    {"new", .two = new}, /* a timeout, its delay */
+    {"new", .two = new_timeout}, /* a timeout, its delay */
     {"never", .of = never},
     {"new-at", .two = new_at}, /* a tick since the beginning */
     {"new-in-mailbox", .two = new_in_mailbox},

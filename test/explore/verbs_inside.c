@@ -68,11 +68,8 @@ take(unsigned count)
 }
 
 /* Without a cache: what is left of a page goes back at once. */
-static void
-take_uncached(void)
-{
-	hold(explore_self(), record_alloc(timer, &timer->store.shared_cache));
-}
+ALONE(take_uncached,
+    hold(explore_self(), record_alloc(timer, &timer->store.shared_cache)))
 
 static void
 give_of(unsigned thread)
@@ -91,11 +88,7 @@ give(unsigned count)
 	cache_flush(timer, cache_of(timer));
 }
 
-static void
-give_all(void)
-{
-	give(held_count[explore_self()]);
-}
+ALONE(give_all, give(held_count[explore_self()]))
 
 /* What threads hold goes back: what two of them hold is there twice. */
 static void
@@ -120,19 +113,11 @@ hand(unsigned from, unsigned to)
 	own[from] = *last;
 }
 
-static void
-slabs(unsigned least, unsigned most)
-{
-	explore_check(
-	    timer->store.limit >= least && timer->store.limit <= most);
-}
+TWO(slabs, least, most,
+    explore_check(timer->store.limit >= least && timer->store.limit <= most))
 
 /* A search has found nothing. */
-static void
-forget_free(void)
-{
-	a64_store_relaxed(timer->store.free_top, 0);
-}
+ALONE(forget_free, a64_store_relaxed(timer->store.free_top, 0))
 
 /* As hwt_stop does: each slab below the limit is there. */
 static void
@@ -164,11 +149,7 @@ trim(void)
 		continue;
 }
 
-static void
-trim_nothing(void)
-{
-	explore_check(!record_may_trim(timer));
-}
+ALONE(trim_nothing, explore_check(!record_may_trim(timer)))
 
 static bool
 is_zero(const void *context)
@@ -184,11 +165,7 @@ await_trim(void)
 	explore_await(committed, 8, is_zero, committed);
 }
 
-static void
-is_idle(void)
-{
-	explore_check(timer->store.idle[0] == 1);
-}
+ALONE(is_idle, explore_check(timer->store.idle[0] == 1))
 
 /* As a worker does that is about to sleep: the first entry is live then. */
 static void
@@ -212,48 +189,24 @@ owned(unsigned count)
 	explore_check(count == 0);
 }
 
-static void
-unshared(void)
-{
-	explore_check(timer->store.shared_cache.accepted == 0);
-}
+ALONE(unshared, explore_check(timer->store.shared_cache.accepted == 0))
 
 /* Nobody ends the same sleep twice, however slowly the worker wakes. */
 static uint64_t first_sleep;
 
-static void
-count_wakes(void)
-{
-	first_sleep = timer->announced_sequence;
-}
-
-static void
-woken_per_sleep(void)
-{
-	explore_check(
-	    sim_wakes() <= timer->announced_sequence - first_sleep + 1);
-}
+ALONE(count_wakes, first_sleep = timer->announced_sequence)
+ALONE(woken_per_sleep,
+    explore_check(sim_wakes() <= timer->announced_sequence - first_sleep + 1))
 
 /* Two records of different pages. */
-static void
-two_pages(void)
-{
-	explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS);
-}
+ALONE(two_pages,
+    explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS))
 
 /* It is no later than that tick. */
-static void
-by(unsigned ticks)
-{
-	explore_check(sim_now_ns <= timer->origin_ns + ticks * TICK_NS);
-}
+OF(by, ticks, explore_check(sim_now_ns <= timer->origin_ns + ticks * TICK_NS))
 
 /* Who pulled it in as its tick was begun has pushed it only now. */
-static void
-push_late(unsigned i)
-{
-	(void)mpsc_push(&timer->queue, index_of(i), 0);
-}
+OF(push_late, i, (void)mpsc_push(&timer->queue, index_of(i), 0))
 
 /* No handle is told twice. */
 static hwt_timeout told[160];
@@ -336,11 +289,8 @@ halt(unsigned thread, unsigned name)
 	thread_stop_at(thread, word_of(name), false);
 }
 
-static void
-halt_before_change(unsigned thread, unsigned name)
-{
-	thread_stop_at(thread, word_of(name), true);
-}
+TWO(halt_before_change, thread, name,
+    thread_stop_at(thread, word_of(name), true))
 
 /*
  * The queue alone: callers push, one consumer pops. It is the queue of a timer
@@ -416,11 +366,8 @@ delay_named(unsigned name)
 	return name == DUE ? DUE_NS : LATER_NS;
 }
 
-static void
-push(unsigned record, unsigned when)
-{
-	(void)push_index(record_named(record), delay_named(when));
-}
+TWO(push, record, when,
+    (void)push_index(record_named(record), delay_named(when)))
 
 /* Without a look whether it is there. */
 static void
@@ -444,11 +391,7 @@ push_index_and_ask(uint32_t index)
 }
 
 /* Whether the consumer has announced that it is about to sleep. */
-static void
-push_and_ask(unsigned record)
-{
-	push_index_and_ask(record_named(record));
-}
+OF(push_and_ask, record, push_index_and_ask(record_named(record)))
 
 /* A record in a slab that is made now. */
 static void
@@ -503,11 +446,7 @@ pop_page(void)
 	return bits != 0;
 }
 
-static void
-pop_one_page(void)
-{
-	(void)pop_page();
-}
+ALONE(pop_one_page, (void)pop_page())
 
 static void
 pop_any(void)
@@ -530,11 +469,7 @@ pop_and_announce(void)
 	pop_any();
 }
 
-static void
-popped(unsigned record)
-{
-	explore_check(queue.seen[record_named(record)] > 0);
-}
+OF(popped, record, explore_check(queue.seen[record_named(record)] > 0))
 
 static void
 queue_verify(void)
