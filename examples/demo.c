@@ -268,8 +268,6 @@ client_sweep(struct client *client, uint64_t now_ns)
 	}
 }
 
-/* What this thread is late for its sweep, without work of its own, is the
- * machine's doing. */
 static void
 clients_turn(void)
 {
@@ -541,12 +539,13 @@ run(uint64_t seconds)
 	port = (uint16_t)figures[0].value;
 	printf("a browser shows the timer live: http://127.0.0.1:%u/_timer\n",
 	    port);
-	/* The load never rests, and stands for clients on other machines: at
-	 * the same priority it would keep the server from its processors. */
-	setpriority(PRIO_PROCESS, 0, 10);
 	end_ns = clock_now_ns() + seconds * NS_PER_SEC;
 	if (pthread_create(&control, NULL, control_thread, NULL) != 0)
 		fail("a thread");
+	/* The load never rests, and stands for clients on other machines: at
+	 * the same priority it would keep the server from its processors. The
+	 * control thread has the server's priority. */
+	setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
 	clients_run(seconds);
 	pthread_join(control, NULL);
 	kill(pid, SIGTERM);
