@@ -7,8 +7,7 @@ without it. What is replaced must stand in the file just once.
                                matches; the last line: tally FOUND SURVIVED 0
     mutants.py --texts         only looks whether each text still is there
 
-JOBS=N in the environment tries so many at once. make mutants runs all of them,
-after those of test/mutants/list.
+JOBS=N in the environment tries so many at once.
 """
 
 import io

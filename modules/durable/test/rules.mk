@@ -16,10 +16,6 @@ durable-seeds: build/durable/clock.so $(durable_demo) $(durable_programs) \
 durable-cut: build/durable/clock.so build/plain/hwt-aof-repair
 	$(Q)python3 -B modules/durable/test/cut.py $(CUT)
 
-# With the faults in the scripts: test/mutants/run.
-mutants: build/durable/clock.so build/plain/hwt-aof-repair
-mutants: export SCRIPTS := modules/durable/test/mutants.py
-
 durable-tests: build/durable/clock.so
 
 -include modules/durable/test/programs/rules.mk
