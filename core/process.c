@@ -3,14 +3,15 @@
  * Fork and the list of live timers.
  *
  * FORK. The epoch is in a page that the kernel wipes in every child
- * (system_map_wiped). Each timer has the epoch in which it was created, so that
- * one load shows whether this process created it. A child reads 0, and so owns
- * none of them, before it has run any code of this library. That covers a bare
- * clone and a fork at any moment. If the kernel has no such pages, an atfork
- * handler clears the word; if that cannot be registered, hwt_create and the
- * like answer -ENOMEM. The first call in a child that needs an epoch takes a
- * new one, with an empty registry and a new lock: the thread that held the old
- * lock at the fork does not exist in the child.
+ * (system_wipe_in_children); a page of the library's own data, so that it is
+ * unmapped with the library, and not before. Each timer has the epoch in which
+ * it was created, so that one load shows whether this process created it. A
+ * child reads 0, and so owns none of them, before it has run any code of this
+ * library. That covers a bare clone and a fork at any moment. If the kernel
+ * cannot do so, an atfork handler clears the word; if that cannot be
+ * registered, hwt_create and the like answer -ENOMEM. The first call in a child
+ * that needs an epoch takes a new one, with an empty registry and a new lock:
+ * the thread that held the old lock at the fork does not exist in the child.
  *
  * REGISTRY. The list of live timers. hwt_destroy removes the timer under the
  * lock before it frees anything. So a thread that holds the lock may use the
@@ -39,7 +40,7 @@
 
 struct debug debug;
 
-struct epoch_place process_epoch_at = {.word = &process_epoch_at.fallback};
+struct epoch_place process_epoch_at;
 
 static struct {
 	pthread_mutex_t lock;
@@ -61,32 +62,25 @@ bool process_sees_forks = true;
 static void
 process_forked(void)
 {
-	a64_store_relaxed(process_epoch_at.word, EPOCH_NONE);
+	a64_store_relaxed(&process_epoch_at.word, EPOCH_NONE);
 }
 
-/* Runs before constructors without a priority, which may create timers. If a
- * constructor with a priority has created one, its epoch is kept. The atfork
- * handler is registered only without such a page: it would invalidate what
- * an atfork handler of the user, registered earlier, has created in the child.
- * glibc can run this twice, if a thread calls dlopen while the process exits:
- * the epoch must stay. */
+/* Runs before constructors without a priority, which may create timers. The
+ * atfork handler is registered only where pages cannot be wiped: it would
+ * invalidate what an atfork handler of the user, registered earlier, has
+ * created in the child. glibc can run this twice, if a thread calls dlopen
+ * while the process exits. */
 __attribute__((constructor(101))) static void
 process_init(void)
 {
 	static bool done;
-	a64_t *page;
 
-	if (done)
-		return;
+	if (!done &&
+	    !system_wipe_in_children(
+		&process_epoch_at, sizeof(process_epoch_at)))
+		process_sees_forks =
+		    pthread_atfork(NULL, NULL, process_forked) == 0;
 	done = true;
-	page = system_map_wiped(4096);
-	if (page != NULL) {
-		a64_store_relaxed(
-		    page, a64_load_relaxed(&process_epoch_at.fallback));
-		process_epoch_at.word = page;
-		return;
-	}
-	process_sees_forks = pthread_atfork(NULL, NULL, process_forked) == 0;
 }
 
 static void
@@ -94,10 +88,10 @@ process_renew(void)
 {
 	uint32_t tries = 0;
 
-	if (!a64_cas_seq(process_epoch_at.word, EPOCH_NONE, EPOCH_RENEWING)) {
+	if (!a64_cas_seq(&process_epoch_at.word, EPOCH_NONE, EPOCH_RENEWING)) {
 		/* E:epoch acquire */
 		while (
-		    a64_load_acquire(process_epoch_at.word) == EPOCH_RENEWING)
+		    a64_load_acquire(&process_epoch_at.word) == EPOCH_RENEWING)
 			yield_or_pause(&tries);
 		return;
 	}
@@ -109,7 +103,7 @@ process_renew(void)
 	a64_store_relaxed(&warned, 0);
 	a64_store_relaxed(&process_shared, 0);
 	/* E:epoch release */
-	a64_store_release(process_epoch_at.word, ++last_epoch);
+	a64_store_release(&process_epoch_at.word, ++last_epoch);
 }
 
 uint64_t
@@ -118,8 +112,8 @@ process_epoch(void)
 	uint64_t epoch;
 
 	/* E:epoch acquire */
-	while (
-	    (epoch = a64_load_acquire(process_epoch_at.word)) <= EPOCH_RENEWING)
+	while ((epoch = a64_load_acquire(&process_epoch_at.word)) <=
+	    EPOCH_RENEWING)
 		process_renew();
 	return epoch;
 }

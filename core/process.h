@@ -13,12 +13,19 @@
 struct hwt;
 struct hwt_executor;
 
-/* Where the epoch of this process is: 0 in a new child until process_epoch.
- * Read by each call. Alone in its line: otherwise the linker could put beside
- * it what a program's threads write. */
+/* The largest page that the system may have: a linker aligns to no more. */
+#ifndef EPOCH_PAGE
+#if defined(__aarch64__) && defined(__linux__)
+#define EPOCH_PAGE 65536
+#else
+#define EPOCH_PAGE 4096
+#endif
+#endif
+
+/* The epoch of this process: 0 in a new child until process_epoch. Read by each
+ * call. Alone in its pages, which the kernel wipes in a child. */
 struct epoch_place {
-	_Alignas(CACHE_LINE) a64_t *word;
-	a64_t fallback; /* where there is no page that is wiped */
+	_Alignas(EPOCH_PAGE) a64_t word;
 };
 extern struct epoch_place process_epoch_at;
 
@@ -26,7 +33,7 @@ extern struct epoch_place process_epoch_at;
 static inline bool
 process_owns(uint64_t epoch)
 {
-	return a64_load_relaxed(process_epoch_at.word) == epoch;
+	return a64_load_relaxed(&process_epoch_at.word) == epoch;
 }
 
 uint64_t process_epoch(void);

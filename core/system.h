@@ -28,9 +28,9 @@ void system_unmap(void *memory, size_t bytes);
 /* Releases the memory of whole pages, which then read as 0 and take space
  * when they are written. False: they stay as they are. */
 bool system_release(void *memory, size_t bytes);
-/* Memory in whole pages that reads as 0 in each child of this process. NULL:
- * the system has no such pages, or no memory. */
-void *system_map_wiped(size_t bytes);
+/* Makes whole pages of static data read as 0 in each child of this process.
+ * False: the system cannot. */
+bool system_wipe_in_children(void *memory, size_t bytes);
 
 /* What is slept on: a word has 64 bits, and systems compare 32. */
 static inline uint32_t *

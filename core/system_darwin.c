@@ -28,12 +28,13 @@ int __ulock_wait(
     uint32_t operation, void *address, uint64_t value, uint32_t timeout_us);
 int __ulock_wake(uint32_t operation, void *address, uint64_t ignored);
 
-/* There are none: process.c registers an atfork handler. */
-void *
-system_map_wiped(size_t bytes)
+/* process.c registers an atfork handler. */
+bool
+system_wipe_in_children(void *memory, size_t bytes)
 {
+	(void)memory;
 	(void)bytes;
-	return NULL;
+	return false;
 }
 
 static uint32_t

@@ -36,15 +36,12 @@ system_release(void *memory, size_t bytes)
 	    madvise(memory, bytes, MADV_DONTNEED) == 0;
 }
 
-void *
-system_map_wiped(size_t bytes)
+/* Of anonymous memory alone, as that part of static data is which begins as 0
+ * and is not in the file: whole pages of it. */
+bool
+system_wipe_in_children(void *memory, size_t bytes)
 {
-	void *memory = system_map(bytes);
-
-	if (memory == NULL || madvise(memory, bytes, MADV_WIPEONFORK) == 0)
-		return memory;
-	system_unmap(memory, bytes);
-	return NULL;
+	return madvise(memory, bytes, MADV_WIPEONFORK) == 0;
 }
 
 void

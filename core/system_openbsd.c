@@ -12,15 +12,10 @@
 #include "core/clock.h"
 #include "core/system.h"
 
-void *
-system_map_wiped(size_t bytes)
+bool
+system_wipe_in_children(void *memory, size_t bytes)
 {
-	void *memory = system_map(bytes);
-
-	if (memory == NULL || minherit(memory, bytes, MAP_INHERIT_ZERO) == 0)
-		return memory;
-	system_unmap(memory, bytes);
-	return NULL;
+	return minherit(memory, bytes, MAP_INHERIT_ZERO) == 0;
 }
 
 /* A time that has passed is a wait of no time. */

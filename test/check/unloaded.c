@@ -2,13 +2,16 @@
 /*
  * A plugin that contains the static library is unloaded, in this process and in
  * a forked child, while threads live that have used its timers: when they end,
- * they must not call what is gone. With -DPLUGIN, this is the plugin.
+ * they must not call what is gone. Its memory is gone with it, the page that
+ * the kernel wipes in a child, too. With -DPLUGIN, this is the plugin.
  */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,14 +78,31 @@ unload_in_a_child(void *plugin)
 	return NULL;
 }
 
+/* Mappings of this process that are wiped in a child. */
+static int
+wiped_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/smaps", "re");
+	char line[4096];
+	int count = 0;
+
+	assert(maps != NULL);
+	while (fgets(line, sizeof(line), maps) != NULL)
+		count += strncmp(line, "VmFlags:", 8) == 0 &&
+		    strstr(line, " wf") != NULL;
+	fclose(maps);
+	return count;
+}
+
 int
 main(int argc, char **argv)
 {
 	pthread_t thread[THREADS];
 	void *plugin;
-	int i;
+	int i, wiped;
 
 	assert(argc == 2);
+	wiped = wiped_mappings();
 	pthread_barrier_init(&used, NULL, THREADS + 1);
 	pthread_barrier_init(&unloaded, NULL, THREADS + 1);
 	plugin = dlopen(argv[1], RTLD_NOW);
@@ -96,6 +116,7 @@ main(int argc, char **argv)
 	pthread_barrier_wait(&used);
 	assert(use(2) == 0 && dlclose(plugin) == 0);
 	assert(dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD) == NULL);
+	assert(wiped_mappings() == wiped);
 	pthread_barrier_wait(&unloaded);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);

@@ -477,7 +477,7 @@ static void
 child(void)
 {
 	explore_check(hwt_shared_shutdown(NULL) == 0);
-	a64_store_relaxed(process_epoch_at.word, 0);
+	a64_store_relaxed(&process_epoch_at.word, 0);
 }
 
 /* Waiting for others. */

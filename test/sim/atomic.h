@@ -17,6 +17,7 @@
 #include "test/explore/explore.h"
 
 #define APART
+#define EPOCH_PAGE CACHE_LINE
 #define INDEX_BITS 12
 #define SLAB_BITS 3
 #define PAGE_BITS 1

@@ -279,11 +279,12 @@ system_unmap(void *memory, size_t bytes)
 }
 
 /* A fork is no matter of these programs. */
-void *
-system_map_wiped(size_t bytes)
+bool
+system_wipe_in_children(void *memory, size_t bytes)
 {
+	(void)memory;
 	(void)bytes;
-	return NULL;
+	return false;
 }
 
 bool
