@@ -129,7 +129,8 @@ faults-$1: build/plain/modules/$1/test/faults/faults
 covered += modules/$1
 coverage_of += build/cov/$1-test \
 	$$(addsuffix $$(,)20,$$($1_programs:%.c=build/cov/%)) \
-	build/cov/modules/$1/test/faults/faults$$(,)all
+	$(if $(wildcard modules/$1/test/faults),\
+	build/cov/modules/$1/test/faults/faults$$(,)all)
 
 $1_perf := $(patsubst %.c,build/plain/perf/$1/%,$(notdir \
 	$(filter-out %/main.c,$(wildcard modules/$1/perf/*.c))))

@@ -25,7 +25,6 @@
 #define WAIT_MAX_MS 2000u
 #define POSTS_PER_S 200u
 #define VANISH_PER_S 100u
-#define SAMPLES_MAX (1u << 20)
 
 struct client {
 	int fd;
@@ -42,8 +41,7 @@ static struct {
 	uint64_t asked, messages, timeouts, vanished, wrong, posts;
 	uint64_t random;
 	bool ending;
-	uint32_t *answer_us, *late_us;
-	unsigned answers, lates;
+	uint64_t answer_ns, late_ns; /* the longest */
 } play;
 
 static uint64_t
@@ -108,11 +106,10 @@ client_ask(struct client *client)
 		play.wrong++;
 }
 
-static void
-sample(uint32_t *samples, unsigned *count, uint64_t ns)
+static uint64_t
+longer(uint64_t a, uint64_t b)
 {
-	if (*count < SAMPLES_MAX)
-		samples[(*count)++] = (uint32_t)(ns / 1000);
+	return a > b ? a : b;
 }
 
 /* A message is the moment at which it was posted. */
@@ -129,7 +126,7 @@ client_answered(struct client *client, const char *text)
 		if (now < client->sent_ns + client->wait_ns)
 			play.wrong++;
 		else
-			sample(play.late_us, &play.lates,
+			play.late_ns = longer(play.late_ns,
 			    now - client->sent_ns - client->wait_ns);
 	} else if (body != NULL && strncmp(text, "HTTP/1.1 200", 12) == 0 &&
 	    sscanf(body, "%llu %llu", &number, &posted_ns) == 2 &&
@@ -137,7 +134,8 @@ client_answered(struct client *client, const char *text)
 		play.messages++;
 		client->after = number;
 		if (posted_ns > client->sent_ns)
-			sample(play.answer_us, &play.answers, now - posted_ns);
+			play.answer_ns =
+			    longer(play.answer_ns, now - posted_ns);
 	} else {
 		play.wrong++;
 	}
@@ -224,25 +222,6 @@ all_answered(void)
 	return true;
 }
 
-static int
-compare(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void
-tell(const char *what, uint32_t *samples, unsigned count)
-{
-	qsort(samples, count, sizeof(*samples), compare);
-	if (count > 0)
-		printf("%-22s p50 %.2f ms, p99 %.2f ms, most %.2f ms\n", what,
-		    samples[count / 2] / 1e3,
-		    samples[count * 99ull / 100] / 1e3,
-		    samples[count - 1] / 1e3);
-}
-
 /* What the server says; a client's end may be on its way to it. */
 static bool
 compare_with_server(void)
@@ -294,8 +273,10 @@ conclude(unsigned seconds)
 	    (unsigned long long)play.messages, (unsigned long long)play.posts);
 	printf("%-22s %llu\n", "time-outs", (unsigned long long)play.timeouts);
 	printf("%-22s %llu\n", "vanished", (unsigned long long)play.vanished);
-	tell("post to answer", play.answer_us, play.answers);
-	tell("lateness of time-outs", play.late_us, play.lates);
+	printf("%-22s %.2f ms at most\n", "post to answer",
+	    (double)play.answer_ns / 1e6);
+	printf("%-22s %.2f ms at most\n", "lateness of time-outs",
+	    (double)play.late_ns / 1e6);
 	good = compare_with_server();
 	good = good && play.wrong == 0 && play.messages > 0 &&
 	    play.timeouts > 0 && play.vanished > 0 &&
@@ -316,10 +297,7 @@ clients_run(uint16_t port, unsigned waiters, unsigned topics, unsigned seconds)
 	play.epoll = epoll_create1(EPOLL_CLOEXEC);
 	play.poster = connect_server();
 	play.client = calloc(waiters, sizeof(*play.client));
-	play.answer_us = calloc(SAMPLES_MAX, sizeof(uint32_t));
-	play.late_us = calloc(SAMPLES_MAX, sizeof(uint32_t));
-	if (play.client == NULL || play.answer_us == NULL ||
-	    play.late_us == NULL)
+	if (play.client == NULL)
 		return false;
 	for (i = 0; i < waiters; i++) {
 		client_connect(&play.client[i]);

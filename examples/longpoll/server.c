@@ -2,17 +2,19 @@
 /*
  * The server: one thread, an event loop on epoll. A request that has to wait is
  * an operation with at_least under its topic's key; a post raises the key. The
- * operation's end comes through a mailbox, whose descriptor is in the same
- * epoll, so that connections belong to the loop alone.
+ * operation's done, which the timer's thread may call, posts the connection to
+ * the loop's mailbox, whose descriptor is in the same epoll, so that
+ * connections belong to the loop alone.
  *
- * A client that vanishes cancels its operation. The connection is freed in
- * done, which comes in any case.
+ * A client that vanishes cancels its operation. The connection is freed when it
+ * comes out of the mailbox, which it does in any case.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +39,11 @@ struct connection {
 	LIST_ENTRY(connection) entry;
 	struct server *server;
 	int fd;
-	bool waiting; /* done will come */
+	bool waiting; /* for the mailbox to bring it */
 	bool gone; /* the client has vanished */
 	hwt_operation operation;
+	struct hwt_post post;
+	enum hwt_outcome outcome; /* written before it is posted */
 	struct topic *topic;
 	size_t used;
 	char request[REQUEST_MAX];
@@ -49,7 +53,7 @@ struct server {
 	int listener, epoll;
 	struct hwt *timer;
 	struct hwt_purgatory *purgatory;
-	struct hwt_operation_mailbox *mailbox;
+	struct hwt_mailbox *mailbox;
 	struct topic topic[TOPICS];
 	LIST_HEAD(, connection) connections;
 	uint64_t waits;
@@ -131,25 +135,37 @@ answer_topic(struct connection *connection)
 
 static void connection_requests(struct connection *connection);
 
-/* On the loop's thread: the mailbox sees to that. */
+/* On the loop's thread. */
+static void
+ended(struct hwt_post *post)
+{
+	struct connection *connection =
+	    (void *)((char *)post - offsetof(struct connection, post));
+
+	connection->waiting = false;
+	if (connection->gone) {
+		connection_free(connection);
+		return;
+	}
+	if (connection->outcome == HWT_COMPLETED)
+		answer_topic(connection);
+	else if (connection->outcome == HWT_EXPIRED)
+		answer(connection, "204 No Content", "");
+	else
+		answer(connection, "503 Service Unavailable", "");
+	connection_requests(connection);
+}
+
+/* On the thread that decides: the loop's, or the timer's. */
 static void
 done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 {
 	struct connection *connection = arg;
 
 	(void)operation;
-	connection->waiting = false;
-	if (connection->gone) {
-		connection_free(connection);
-		return;
-	}
-	if (outcome == HWT_COMPLETED)
-		answer_topic(connection);
-	else if (outcome == HWT_EXPIRED)
-		answer(connection, "204 No Content", "");
-	else
-		answer(connection, "503 Service Unavailable", "");
-	connection_requests(connection);
+	connection->outcome = outcome;
+	(void)hwt_mailbox_post(
+	    connection->server->mailbox, &connection->post, ended);
 }
 
 static void
@@ -365,20 +381,17 @@ server_open(uint16_t port)
 {
 	const struct hwt_options ticks = {.tick_ns = HWT_MS(1)};
 	struct server *server = calloc(1, sizeof(*server));
-	struct hwt_purgatory_options options = {0};
 
 	if (server == NULL || !server_listen(server, port))
 		return NULL;
 	server->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (hwt_create(&server->timer, &ticks) != 0 ||
-	    hwt_operation_mailbox_create(&server->mailbox) != 0)
-		return NULL;
-	options.executor = hwt_operation_mailbox_executor(server->mailbox);
-	if (hwt_purgatory_create(&server->purgatory, server->timer, &options) !=
+	    hwt_mailbox_create(&server->mailbox) != 0 ||
+	    hwt_purgatory_create(&server->purgatory, server->timer, NULL) !=
 		0 ||
 	    !server_add(server, server->listener, &server->listener) ||
-	    !server_add(server, hwt_operation_mailbox_fd(server->mailbox),
-		&server->mailbox))
+	    !server_add(
+		server, hwt_mailbox_fd(server->mailbox), &server->mailbox))
 		return NULL;
 	return server;
 }
@@ -403,7 +416,7 @@ server_over(struct server *server, int until_fd)
 	return true;
 }
 
-/* The mailbox comes last: done frees connections, of which there may be events
+/* The mailbox comes last: it frees connections, of which there may be events
  * in the same batch. */
 void
 server_run(struct server *server, int until_fd)
@@ -427,8 +440,7 @@ server_run(struct server *server, int until_fd)
 				connection_readable(event[i].data.ptr);
 		}
 		if (mail)
-			(void)hwt_operation_mailbox_run(
-			    server->mailbox, 0, NULL);
+			(void)hwt_mailbox_run(server->mailbox, 0, NULL);
 	} while (!over || count > 0);
 }
 
@@ -439,7 +451,7 @@ server_close(struct server *server)
 	bool good;
 
 	(void)!hwt_purgatory_shutdown(server->purgatory);
-	(void)hwt_operation_mailbox_run(server->mailbox, 0, NULL);
+	(void)hwt_mailbox_run(server->mailbox, 0, NULL);
 	/* None of them waits any more. */
 	while (!LIST_EMPTY(&server->connections))
 		connection_free(LIST_FIRST(&server->connections));
@@ -449,7 +461,7 @@ server_close(struct server *server)
 		    stats.shut_down ==
 		server->waits;
 	good = hwt_purgatory_destroy(server->purgatory) == 0 && good;
-	good = hwt_operation_mailbox_destroy(server->mailbox) == 0 && good;
+	good = hwt_mailbox_destroy(server->mailbox) == 0 && good;
 	good = hwt_stop(server->timer, NULL) == 0 && good;
 	good = hwt_destroy(server->timer) == 0 && good;
 	(void)close(server->listener);

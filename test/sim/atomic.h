@@ -28,12 +28,7 @@
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
 #define WALK_BATCH 2u /* modules/purgatory */
-#define COMPLETE_KEPT 0u
-#define KEYS_PER_GROUP 1u
-#define AGAIN_MAX purgatory_again_max
-
-/* A program's. */
-extern unsigned purgatory_again_max;
+#define SLAB_FIRST 8u
 
 typedef uint64_t a64_t;
 typedef struct {

@@ -28,7 +28,6 @@ create_with(const struct hwt_purgatory_options *options)
 
 YardTest(answers, hwt_purgatory_create_EINVAL)
 {
-	const struct hwt_operation_executor nothing = {NULL, NULL};
 	struct hwt_purgatory_options options = {0};
 	struct hwt_purgatory *made = NULL;
 	unsigned i;
@@ -46,12 +45,6 @@ YardTest(answers, hwt_purgatory_create_EINVAL)
 	options.shards = 1u << 17;
 	assert_rc(create_with(&options), -EINVAL);
 	options = (struct hwt_purgatory_options){.flags = 1};
-	assert_rc(create_with(&options), -EINVAL);
-	options = (struct hwt_purgatory_options){.executor = &nothing};
-	assert_rc(create_with(&options), -EINVAL);
-	options = (struct hwt_purgatory_options){.name = "fifteen-bytes-!"};
-	assert_rc(create_with(&options), 0);
-	options = (struct hwt_purgatory_options){.name = "sixteen-bytes-!!"};
 	assert_rc(create_with(&options), -EINVAL);
 	for (i = 0; i < sizeof(options.reserved) / sizeof(options.reserved[0]);
 	     i++) {
@@ -92,6 +85,15 @@ nobody_tries(hwt_operation handle, void *arg)
 	return false;
 }
 
+/* The timer is asked for a timeout only when the predicate does not hold. */
+static bool
+does_not_hold(hwt_operation handle, void *arg)
+{
+	(void)handle;
+	(void)arg;
+	return false;
+}
+
 static const struct hwt_key some_keys[] = {
     {7, 1}, {7, 2}, {7, 3}, {7, 4}, {7, 5}};
 
@@ -107,7 +109,6 @@ spec_of(size_t key_count)
 
 YardTest(answers, hwt_purgatory_watch_EINVAL)
 {
-	const struct hwt_operation_executor nothing = {NULL, NULL};
 	struct hwt_operation_spec spec = spec_of(1);
 	hwt_operation handle = {99};
 	unsigned i;
@@ -119,8 +120,6 @@ YardTest(answers, hwt_purgatory_watch_EINVAL)
 	assert_refused(&spec, -EINVAL);
 	spec = spec_of(0);
 	assert_refused(&spec, -EINVAL);
-	spec = spec_of((size_t)UINT32_MAX + 1);
-	assert_refused(&spec, -EINVAL);
 	spec = spec_of(1);
 	spec.done = NULL;
 	assert_refused(&spec, -EINVAL);
@@ -130,9 +129,6 @@ YardTest(answers, hwt_purgatory_watch_EINVAL)
 	spec = spec_of(2);
 	spec.try_complete = NULL;
 	spec.at_least = 1;
-	assert_refused(&spec, -EINVAL);
-	spec = spec_of(1);
-	spec.executor = &nothing;
 	assert_refused(&spec, -EINVAL);
 	spec = spec_of(1);
 	spec.delay_ns = UINT64_C(1) << 63;
@@ -194,12 +190,6 @@ YardTest(answers, NULL_is_EINVAL)
 	assert_rc(hwt_purgatory_destroy(NULL), 0);
 	assert_rc(hwt_operation_complete(NULL, (hwt_operation){1}), -EINVAL);
 	assert_rc(hwt_operation_cancel(NULL, (hwt_operation){1}), -EINVAL);
-	assert_rc(hwt_operation_run(NULL, (hwt_operation){1}), -EINVAL);
-	assert_rc(hwt_operation_mailbox_create(NULL), -EINVAL);
-	assert_rc(hwt_operation_mailbox_fd(NULL), -EINVAL);
-	assert_rc(hwt_operation_mailbox_run(NULL, 0, NULL), -EINVAL);
-	cr_assert(hwt_operation_mailbox_executor(NULL) == NULL);
-	assert_rc(hwt_operation_mailbox_destroy(NULL), 0);
 	assert_rc(hwt_purgatory_check(yard.purgatory, KEY(1), NULL), 0);
 	assert_rc(hwt_purgatory_raise(yard.purgatory, KEY(1), 1, NULL), 0);
 	assert_rc(hwt_purgatory_cancel_key(yard.purgatory, KEY(1), NULL), 0);
@@ -222,15 +212,12 @@ Test(answers, ENOENT_for_any_handle)
 		handle.id = ids[i];
 		assert_rc(hwt_operation_complete(purgatory, handle), -ENOENT);
 		assert_rc(hwt_operation_cancel(purgatory, handle), -ENOENT);
-		assert_rc(hwt_operation_run(purgatory, handle), -ENOENT);
 	}
 	handle = party[0].handle;
-	assert_rc(hwt_operation_run(purgatory, handle), -ENOENT);
 	assert_rc(hwt_operation_cancel(purgatory, handle), 0);
 	play("watch 1 1");
 	assert_rc(hwt_operation_complete(purgatory, handle), -ENOENT);
 	assert_rc(hwt_operation_cancel(purgatory, handle), -ENOENT);
-	assert_rc(hwt_operation_run(purgatory, handle), -ENOENT);
 	play("pending 1");
 	yard_close(&yard);
 }
@@ -326,6 +313,7 @@ Test(answers, hwt_purgatory_watch_ENOBUFS_of_a_full_timer)
 		hwt_operation handle = {99};
 
 		spec = spec_of(count);
+		spec.try_complete = does_not_hold;
 		assert_rc(hwt_purgatory_watch(yard.purgatory, &handle, &spec),
 		    -ENOBUFS);
 		assert_u64(handle.id, 0);
@@ -359,7 +347,7 @@ watch_without_memory(size_t count)
 		assert_stats(&yard, 0, 0, 0);
 		assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
 	}
-	cr_assert(calls < nth && nth > count, "%zu", count);
+	cr_assert(calls < nth && nth > 2, "%zu", count);
 	assert_stats(&yard, 1, count, count);
 	yard_close(&yard);
 	assert_ended(&operation, HWT_SHUT_DOWN);
@@ -411,6 +399,7 @@ Test(answers, a_timer_that_was_stopped_underneath)
 	yard_open(&yard, NULL);
 	play("watch-ms 0 1 1000, watch-ms 1 9 1000");
 	assert_rc(hwt_stop(yard.fixture.timer, NULL), 0);
+	spec.try_complete = does_not_hold;
 	assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), -ESHUTDOWN);
 	play("stats 2 2 2, holds 1, check 9 1, shutdown, shut-down 0, "
 	     "completed 1");
@@ -427,6 +416,7 @@ Test(answers, hwt_purgatory_watch_EAGAIN_when_no_thread_can_be_had)
 	assert_rc(hwt_create(&timer, &options), 0);
 	assert_rc(hwt_purgatory_create(&yard.purgatory, timer, NULL), 0);
 	fault_arm_thread(EAGAIN);
+	spec.try_complete = does_not_hold;
 	assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), -EAGAIN);
 	(void)fault_disarm();
 	assert_stats(&yard, 0, 0, 0);

@@ -12,7 +12,6 @@ SUITE(fork);
 
 static struct yard yard;
 static struct operation operation = {.yard = &yard};
-static struct hwt_operation_mailbox *mailbox;
 
 static void
 child_calls(void *arg)
@@ -35,19 +34,11 @@ child_calls(void *arg)
 	child_rc(hwt_purgatory_raise(purgatory, key, 1, &count), -EOWNERDEAD);
 	child_rc(hwt_purgatory_cancel_key(purgatory, key, &count), -EOWNERDEAD);
 	child_rc(hwt_purgatory_count_key(purgatory, key, &count), -EOWNERDEAD);
-	child_rc(hwt_purgatory_list_key(purgatory, key, NULL, NULL, NULL),
-	    -EOWNERDEAD);
 	child_rc(hwt_purgatory_read_stats(purgatory, &stats), -EOWNERDEAD);
-	child_rc(hwt_purgatory_stats_write(purgatory, stderr, HWT_JSON),
-	    -EOWNERDEAD);
 	child_rc(hwt_operation_complete(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_operation_cancel(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_operation_reschedule(purgatory, handle, 1), -EOWNERDEAD);
-	child_rc(hwt_operation_run(purgatory, handle), -EOWNERDEAD);
 	child_rc(hwt_purgatory_shutdown(purgatory), -EOWNERDEAD);
-	child_rc(hwt_operation_mailbox_fd(mailbox), -EOWNERDEAD);
-	child_rc(hwt_operation_mailbox_run(mailbox, 0, NULL), -EOWNERDEAD);
-	child_rc(hwt_operation_mailbox_destroy(mailbox), 0);
 	child_rc(hwt_purgatory_destroy(purgatory), 0);
 	child_rc(hwt_destroy(yard.fixture.timer), 0);
 	child_check(operation.dones == 0);
@@ -56,26 +47,16 @@ child_calls(void *arg)
 Test(fork, a_child_is_told_EOWNERDEAD_and_frees)
 {
 	struct hwt_key keys[10];
-	int fd;
 	unsigned i;
 
 	party_make(&yard);
-	play("holds 1");
 	yard_open(&yard, NULL);
-	assert_rc(hwt_operation_mailbox_create(&mailbox), 0);
-	fd = hwt_operation_mailbox_fd(mailbox);
-	party[1].executor = hwt_operation_mailbox_executor(mailbox);
 	for (i = 0; i < 10; i++)
 		keys[i] = KEY(i);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(watch_keys(&party[0], keys, 10, HWT_SEC(1)), 0);
-	play("met 1 1");
 	in_child(child_calls, NULL);
-	/* The child has taken nothing away. */
-	cr_assert(readable(fd));
-	assert_rc(hwt_operation_mailbox_run(mailbox, 0, NULL), 0);
-	play("completed 1, stats 2 11 10");
-	assert_rc(hwt_operation_mailbox_destroy(mailbox), 0);
+	play("stats 2 11 10");
 	yard_close(&yard);
 }
 

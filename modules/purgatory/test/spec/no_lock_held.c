@@ -30,8 +30,6 @@ call_everything(struct operation *operation)
 	assert_rc(hwt_operation_cancel(yard.purgatory, inner[0].handle), 0);
 	assert_rc(hwt_operation_complete(yard.purgatory, inner[1].handle), 0);
 	assert_rc(hwt_purgatory_read_stats(yard.purgatory, &stats), 0);
-	assert_rc(
-	    hwt_operation_run(yard.purgatory, operation->handle), -ENOENT);
 	assert_rc(hwt_purgatory_shutdown(yard.purgatory), -EDEADLK);
 	assert_rc(hwt_purgatory_destroy(yard.purgatory), -EDEADLK);
 	(void)cancel_key(&yard, KEY(3));
@@ -85,39 +83,6 @@ Test(no_lock_held, from_done_of_an_expiry)
 	open_inner();
 	play("watch-ms 0 1 1, pass 3, expired 0");
 	close_inner();
-}
-
-static int
-execute_everything(
-    void *ctx, struct hwt_purgatory *purgatory, hwt_operation operation)
-{
-	struct operation *it = ctx;
-
-	if (it->data == NULL)
-		return EBUSY;
-	it->data = NULL;
-	assert_rc(watch_key(&inner[3], KEY(1), HWT_SEC(1)), 0);
-	assert_rc(hwt_operation_cancel(purgatory, inner[3].handle), 0);
-	assert_rc(hwt_purgatory_shutdown(purgatory), -EDEADLK);
-	assert_rc(hwt_purgatory_destroy(purgatory), -EDEADLK);
-	assert_rc(hwt_operation_cancel(purgatory, operation), -ENOENT);
-	assert_rc(hwt_operation_run(purgatory, operation), 0);
-	assert_rc(hwt_operation_run(purgatory, operation), -ENOENT);
-	return 0;
-}
-
-Test(no_lock_held, from_an_executor)
-{
-	const struct hwt_operation_executor executor = {
-	    execute_everything, &party[0]};
-
-	party_make(&yard);
-	party[0].data = &yard;
-	open_inner();
-	party[0].executor = &executor;
-	play("watch-ms 0 1 1000, complete 0, completed 0");
-	assert_ended(&inner[3], HWT_CANCELLED);
-	yard_close(&yard);
 }
 
 /* A chain: done of each checks the key of the next one. */

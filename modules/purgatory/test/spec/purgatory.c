@@ -91,7 +91,6 @@ operation_spec(struct operation *operation, const struct hwt_key *keys,
 	    .keys = keys,
 	    .key_count = key_count,
 	    .delay_ns = delay_ns,
-	    .executor = operation->executor,
 	};
 }
 
@@ -256,27 +255,6 @@ reached(unsigned i, unsigned key, unsigned at_least)
 	expect(watch_value(&party[i], KEY(key), at_least), 1);
 }
 
-int
-watch_quorum(struct operation *operation, size_t count, uint64_t quorum)
-{
-	static const struct hwt_key keys[] = {
-	    KEY(1), KEY(2), KEY(3), KEY(4), KEY(5)};
-	struct hwt_operation_spec spec =
-	    operation_spec(operation, keys, count, HWT_NEVER);
-
-	spec.try_complete = NULL;
-	spec.at_least = 10;
-	spec.quorum = quorum;
-	return hwt_purgatory_watch(
-	    operation->yard->purgatory, &operation->handle, &spec);
-}
-
-static void
-quorum(unsigned i, unsigned keys, unsigned reach_it)
-{
-	expect(watch_quorum(&party[i], keys, reach_it), 0);
-}
-
 static void
 holds(unsigned i)
 {
@@ -371,7 +349,6 @@ play(const char *script)
 	    {"met", .two = met},
 	    {"value", .three = value},
 	    {"reached", .three = reached},
-	    {"quorum", .three = quorum},
 	    {"holds", .of = holds},
 	    {"check", .two = check_count},
 	    {"raise", .three = raise_count},

@@ -45,7 +45,6 @@ struct operation {
 	void (*in_try)(struct operation *operation); /* may be NULL */
 	void (*in_done)(struct operation *operation);
 	void *data;
-	const struct hwt_operation_executor *executor;
 	/* Written by the operation. */
 	hwt_operation handle;
 	_Atomic uint64_t tries, dones;
@@ -74,8 +73,6 @@ int watch_key(
 /* Without a predicate. */
 int watch_value(
     struct operation *operation, struct hwt_key key, uint64_t at_least);
-/* When so many of the first count of the keys 1 to 5 have reached 10. */
-int watch_quorum(struct operation *operation, size_t count, uint64_t quorum);
 /* The calls, which must answer 0, return how many they decided. */
 size_t check(struct yard *yard, struct hwt_key key);
 size_t raise_to(struct yard *yard, struct hwt_key key, uint64_t value);
@@ -100,7 +97,6 @@ void party_make(struct yard *yard);
  *   watch i k, watch-ms i k n   with a predicate; it waits
  *   met i k              the same; it completes at once
  *   value i k v, reached i k v   without one, and at least v
- *   quorum i n q         at least 10, of q of the keys 1 to n
  *   holds i              its predicate holds from now on
  *   check k n, raise k v n, cancel-key k n   which decide n
  *   complete i, cancel i; too-late i   -ENOENT of both

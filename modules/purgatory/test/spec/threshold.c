@@ -89,19 +89,20 @@ YardTest(threshold, a_key_has_a_value_where_something_else_is_alone)
 	     "stats 2 2 1, cancel-key 1 2, stats 0 0 0");
 }
 
-/* It has none without memory; the next raise completes what waits then. */
-YardTest(threshold, a_value_that_cannot_be_kept_comes_with_the_next_raise)
+/* The key has none without memory; the next raise completes what waits then. */
+YardTest(threshold, hwt_purgatory_raise_ENOMEM_keeps_no_value)
 {
 	party_make(&yard);
 	play("watch 0 1");
 	fault_arm(FAULT_HEAP, 1);
-	play("raise 1 5 0");
+	assert_rc(
+	    hwt_purgatory_raise(yard.purgatory, KEY(1), 5, NULL), -ENOMEM);
 	assert_u64(fault_disarm(), 1);
 	play("value 1 1 5, raise 1 5 1, stats 1 1 1, cancel-key 1 1");
 }
 
-/* Also when a walk has its position under the key meanwhile: then the key's
- * object stays, and its value does not. */
+/* Also when a walk is under way: the first done of its last batch finds the key
+ * gone. */
 static struct operation late = {.yard = &yard};
 static struct operation later = {.yard = &yard};
 
@@ -127,7 +128,7 @@ YardTest(threshold, nor_does_the_value_outlive_it_during_a_walk)
 	}
 	assert_u64(raise_to(&yard, KEY(1), 9), 0);
 	assert_u64(cancel_key(&yard, KEY(1)), 100);
-	assert_rc(operation[99].rc, 0);
+	assert_rc(operation[96].rc, 0);
 	assert_pending(&late);
 	assert_stats(&yard, 2, 2, 1);
 	assert_u64(raise_to(&yard, KEY(1), 5), 2);

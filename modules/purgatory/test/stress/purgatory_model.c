@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random calls on one thread, whose callbacks call as well: done checks,
- * raises, cancels and watches, and a predicate checks; some operations end in a
- * mailbox. Each call is written down as an event of the step it belongs to, and
- * by these events it is judged
+ * raises, cancels and watches, and a predicate checks. Each call is written
+ * down as an event of the step it belongs to, and by these events it is
+ * judged
  *
  *   what may end    done has an outcome for which an event of this step gives
  *                   cause: one that came after the operation was watched, or
@@ -32,21 +32,15 @@ enum {
 
 static struct hwt *timer;
 static struct hwt_purgatory *purgatory;
-static struct hwt_operation_mailbox *mailbox;
 static uint64_t max_pending, now_ns, seed, moment, version, dones, tries;
 static unsigned slots; /* of them are used: few, so that keys come and go */
 
 static struct slot {
 	hwt_operation handle;
 	bool live; /* until done is called */
-	bool in_mailbox; /* where done is called */
 	bool watching; /* its watch has not returned */
 	bool timed; /* has a timeout until it has ended */
-	unsigned decided; /* in the mailbox: the outcomes it may have */
 	unsigned keys; /* bits: those that it is linked to */
-	bool has_quorum;
-	uint64_t missing; /* keys, of the quorum */
-	uint64_t reached_at[KEYS]; /* moment; 0: it has not been */
 	uint64_t at_least, needs, due_ns, watched_at;
 } slot[SLOTS];
 
@@ -97,30 +91,18 @@ event_add(struct event made)
 	event[step.events++] = made;
 }
 
-/* Where there is a quorum, the key has reached its value, and is left. */
-static void
-slot_reach(struct slot *s, uint64_t key)
-{
-	s->keys &= ~(1u << key);
-	s->reached_at[key] = moment;
-	if (s->missing > 0)
-		s->missing--;
-}
-
 /* The outcomes that the event can give it, by its kind alone. */
 static unsigned
-outcome_by(const struct slot *s, const struct event *e, bool that_must)
+outcome_by(const struct slot *s, const struct event *e)
 {
-	bool concerned = (s->keys >> e->key & 1) != 0 ||
-	    (!that_must && s->reached_at[e->key] > e->moment);
+	bool concerned = (s->keys >> e->key & 1) != 0;
 	bool holds = s->at_least == 0 && version >= s->needs;
 
 	switch (e->kind) {
 	case CHECK:
 		return concerned && holds ? OUTCOME(HWT_COMPLETED) : 0;
 	case RAISE:
-		return concerned && s->at_least != 0 && !s->has_quorum &&
-			s->at_least <= e->value
+		return concerned && s->at_least != 0 && s->at_least <= e->value
 		    ? OUTCOME(HWT_COMPLETED)
 		    : 0;
 	case CANCEL_KEY:
@@ -146,10 +128,8 @@ outcomes(const struct slot *s, bool that_must)
 		const struct event *e = &event[i];
 
 		if (e->moment >= s->watched_at || (e->put_off && !that_must))
-			set |= outcome_by(s, e, that_must);
+			set |= outcome_by(s, e);
 	}
-	if (s->has_quorum)
-		return s->missing == 0 ? set | OUTCOME(HWT_COMPLETED) : set;
 	/* A value that was reached before. */
 	if (!that_must && s->watching && s->at_least != 0 &&
 	    value[__builtin_ctz(s->keys)] >= s->at_least)
@@ -186,16 +166,10 @@ static void
 call_raise(unsigned key, uint64_t to)
 {
 	size_t count = 0;
-	struct slot *s;
 
 	event_add((struct event){.kind = RAISE, .key = key, .value = to});
 	if (value[key] < to)
 		value[key] = to;
-	for (s = slot; s < slot + SLOTS; s++) {
-		if (s->live && s->has_quorum && (s->keys >> key & 1) &&
-		    s->at_least <= to)
-			slot_reach(s, key);
-	}
 	stress_must(hwt_purgatory_raise(
 			purgatory, (struct hwt_key){1, key}, to, &count) == 0,
 	    "raise");
@@ -217,7 +191,7 @@ call_cancel_key(unsigned key)
 static void
 call_decide(struct slot *s, enum hwt_outcome outcome)
 {
-	bool was_open = s->live && s->decided == 0;
+	bool was_open = s->live;
 	int rc;
 
 	event_add(
@@ -230,7 +204,6 @@ call_decide(struct slot *s, enum hwt_outcome outcome)
 	    rc == 0 ? was_open : rc == -ENOENT, "decide answers %d", rc);
 	stress_must(rc == 0 || !was_open || step.callbacks > 0,
 	    "a pending one is not found");
-	stress_must(hwt_operation_run(purgatory, s->handle) == -ENOENT, "run");
 }
 
 static hwt_try slot_try;
@@ -243,45 +216,22 @@ count_open(void)
 	unsigned i;
 
 	for (i = 0; i < SLOTS; i++)
-		count += slot[i].live && slot[i].decided == 0;
+		count += slot[i].live;
 	return count;
 }
 
-/* A key may stand there twice. Without a quorum, a value has one. */
+/* A key may stand there twice. */
 static size_t
 draw_keys(struct slot *s, struct hwt_key *keys)
 {
-	bool several =
-	    s->at_least == 0 || (step.callbacks == 0 && below(2) == 0);
-	size_t count = several ? 1 + below(KEYS) : 1;
-	bool known = true;
-	size_t i;
+	size_t i, count = s->at_least != 0 ? 1 : 1 + below(KEYS);
 
 	s->keys = 0;
 	for (i = 0; i < count; i++) {
 		keys[i] = (struct hwt_key){1, below(KEYS)};
 		s->keys |= 1u << keys[i].id;
-		known &= value[keys[i].id] < s->at_least ||
-		    value_surely[keys[i].id] >= s->at_least;
 	}
-	s->has_quorum = s->at_least != 0 && several && known;
-	if (s->at_least == 0 || s->has_quorum)
-		return count;
-	s->keys = 1u << keys[0].id;
-	return 1;
-}
-
-static void
-draw_quorum(struct slot *s, struct hwt_operation_spec *spec)
-{
-	unsigned key, keys = s->keys;
-
-	s->missing = 1 + below((uint64_t)__builtin_popcount(keys));
-	spec->quorum = s->missing;
-	for (key = 0; key < KEYS; key++) {
-		if ((keys >> key & 1) && value[key] >= s->at_least)
-			slot_reach(s, key);
-	}
+	return count;
 }
 
 static void
@@ -292,10 +242,7 @@ draw_spec(struct slot *s, struct hwt_operation_spec *spec)
 	} else {
 		s->needs = version + below(4);
 		spec->try_complete = slot_try;
-		s->in_mailbox = below(3) == 0;
 	}
-	if (s->in_mailbox)
-		spec->executor = hwt_operation_mailbox_executor(mailbox);
 	spec->delay_ns = below(2) == 0 ? HWT_NEVER : below(40) * TICK_NS;
 	spec->at_least = s->at_least;
 	/* delay 0: at the next tick. */
@@ -320,11 +267,8 @@ call_watch(struct slot *s)
 	spec.key_count = draw_keys(s, keys);
 	event_add((struct event){.kind = WATCH, .slot = s});
 	s->watched_at = moment;
-	if (s->has_quorum)
-		draw_quorum(s, &spec);
-	reached = s->has_quorum ? s->missing == 0
-				: s->at_least != 0 && step.callbacks == 0 &&
-		value_surely[keys[0].id] >= s->at_least;
+	reached = s->at_least != 0 && step.callbacks == 0 &&
+	    value_surely[keys[0].id] >= s->at_least;
 	rc = hwt_purgatory_watch(purgatory, &s->handle, &spec);
 	s->watching = false;
 	step.said += rc == 1;
@@ -346,7 +290,7 @@ call_watch(struct slot *s)
 static void
 call_reschedule(struct slot *s)
 {
-	bool is_open = s->live && s->decided == 0;
+	bool is_open = s->live;
 	uint64_t delay_ns = below(4) == 0 ? HWT_NEVER : 1 + below(40) * TICK_NS;
 	int rc = hwt_operation_reschedule(purgatory, s->handle, delay_ns);
 
@@ -398,7 +342,7 @@ slot_try(hwt_operation operation, void *arg)
 	struct slot *s = arg;
 
 	tries++;
-	stress_must(s->live && s->decided == 0, "tried, and has ended");
+	stress_must(s->live, "tried, and has ended");
 	stress_must(operation.id == s->handle.id, "another handle");
 	step.callbacks++;
 	step.predicates++;
@@ -412,15 +356,13 @@ static void
 slot_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 {
 	struct slot *s = arg;
-	unsigned may = s->decided != 0 ? s->decided : outcomes(s, false);
+	unsigned may = outcomes(s, false);
 
 	stress_must(s->live, "done twice");
 	stress_must(operation.id == s->handle.id, "another handle");
 	stress_must((may & OUTCOME(outcome)) != 0,
 	    "ended with %u, without cause", (unsigned)outcome);
-	stress_must(!s->in_mailbox || s->decided != 0, "not by the mailbox");
-	if (!s->in_mailbox)
-		count_end(OUTCOME(outcome));
+	count_end(OUTCOME(outcome));
 	s->live = false;
 	dones++;
 	step.callbacks++;
@@ -438,14 +380,11 @@ settle(void)
 	for (i = 0; i < SLOTS; i++) {
 		struct slot *s = &slot[i];
 
-		if (!s->live || s->decided != 0)
+		if (!s->live)
 			continue;
 		must = outcomes(s, true);
-		stress_must(must == 0 || s->in_mailbox,
-		    "pending, and has cause to end with %#x", must);
-		s->decided = must;
-		if (must != 0)
-			count_end(must);
+		stress_must(
+		    must == 0, "pending, and has cause to end with %#x", must);
 	}
 	stress_must(step.unsaid || step.others > 0 ||
 		step.said == step.completed + step.cancelled,
@@ -459,8 +398,7 @@ links_of(unsigned key)
 	unsigned i, links = 0;
 
 	for (i = 0; i < SLOTS; i++)
-		links += slot[i].live && slot[i].decided == 0 &&
-		    (slot[i].keys >> key & 1) != 0;
+		links += slot[i].live && (slot[i].keys >> key & 1) != 0;
 	return links;
 }
 
@@ -500,8 +438,7 @@ compare(void)
 	}
 	settle_values();
 	for (i = 0; i < SLOTS; i++)
-		timeouts +=
-		    slot[i].live && slot[i].decided == 0 && slot[i].timed;
+		timeouts += slot[i].live && slot[i].timed;
 	stress_must(hwt_purgatory_read_stats(purgatory, &stats) == 0, "stats");
 	stress_must(stats.pending == count_open(), "pending");
 	stress_must(stats.links == links && stats.keys == keys, "links, keys");
@@ -520,13 +457,6 @@ step_time(void)
 }
 
 static void
-step_mailbox(void)
-{
-	stress_must(
-	    hwt_operation_mailbox_run(mailbox, below(5), NULL) == 0, "mailbox");
-}
-
-static void
 take_step(void)
 {
 	uint64_t what = below(100);
@@ -536,10 +466,8 @@ take_step(void)
 		call_any(false);
 	else if (what < 85)
 		version++;
-	else if (what < 92)
-		step_time();
 	else
-		step_mailbox();
+		step_time();
 	settle();
 	compare();
 }
@@ -568,7 +496,6 @@ begin(void)
 	stress_must(
 	    hwt_purgatory_create(&purgatory, timer, &purgatory_options) == 0,
 	    "purgatory");
-	stress_must(hwt_operation_mailbox_create(&mailbox) == 0, "mailbox");
 }
 
 static void
@@ -582,10 +509,7 @@ end(void)
 	stress_must(hwt_purgatory_shutdown(purgatory) == 0, "shutdown");
 	settle();
 	compare();
-	stress_must(
-	    hwt_operation_mailbox_run(mailbox, 0, NULL) == 0, "mailbox");
 	memset(slot, 0, sizeof(slot));
-	stress_must(hwt_operation_mailbox_destroy(mailbox) == 0, "mailbox");
 	stress_must(hwt_purgatory_destroy(purgatory) == 0, "destroy");
 	stress_must(hwt_stop(timer, NULL) == 0, "stop");
 	stress_must(hwt_destroy(timer) == 0, "destroy of the timer");

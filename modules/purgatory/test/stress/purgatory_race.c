@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything at once, on a timer with a worker: watchers, events, values,
- * cancels by handle and by key, deadlines, executors; and shutdown in the
- * middle of it. Each operation that was accepted ends once; its callbacks never
- * overlap; what held when its event came has completed, and nothing is left.
+ * cancels by handle and by key, deadlines; and shutdown in the middle of
+ * it. Each operation that was accepted ends once; its callbacks never
+ * overlap; what held when its event came has completed, and nothing is
+ * left.
  *
  *   mixed     keys that many share, predicates that check and watch
  *   handoff   a state that is set, then checked: no waiter may miss it, and
  *             there is no deadline that would help
- *   values    as handoff, with at_least, of one or both of two keys
- *   waves     thousands are watched and cancelled, so that memory is released
- *             while stale handles point into it
+ *   values    as handoff, with at_least
  *   deadlines each thread moves those of its own operations, while all end any:
  *             none expires before the one that it was moved to last, and in the
  *             end, when all are due, all have ended
- *   listing   what waits throughout is seen once, while others come and go
  *   shutdown  the purgatory ends and is destroyed while all others call it,
  *             up to the last call
  */
@@ -27,12 +25,8 @@ enum {
 	OPERATIONS = 60000,
 	KEYS = 17,
 	ROUNDS = 2000,
-	WAVES = 30,
-	WAVE = 2000,
 	MOVES = 20000,
 	MOVED = 16, /* a thread */
-	LISTINGS = 1000,
-	LISTED = 100,
 	SHUTDOWNS = 300
 };
 
@@ -99,17 +93,6 @@ waiter_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 	free(waiter);
 }
 
-static int
-inline_or_refuse(void *ctx, struct hwt_purgatory *of, hwt_operation operation)
-{
-	(void)ctx;
-	if (operation.id % 3 == 0)
-		return 1;
-	return hwt_operation_run(of, operation);
-}
-
-static const struct hwt_operation_executor executor = {inline_or_refuse, NULL};
-
 static struct waiter *
 waiter_make(uint64_t *random, uint64_t number)
 {
@@ -133,13 +116,12 @@ waiter_watch(struct waiter *waiter, uint64_t *random, hwt_operation *handle)
 	    .keys = keys,
 	    .key_count = 1 + random_below(random, 5),
 	    .delay_ns = waiter->deadline ? HWT_US(random_below(random, 3000))
-					 : HWT_NEVER,
-	    .executor = random_below(random, 8) == 0 ? &executor : NULL};
+					 : HWT_NEVER};
 	unsigned i;
 
 	if (random_below(random, 4) == 0) {
 		spec.try_complete = NULL;
-		spec.quorum = 1; /* some keys are equal */
+		spec.key_count = 1;
 		spec.at_least = 1 + random_below(random, 50);
 	}
 	for (i = 0; i < spec.key_count; i++)
@@ -286,11 +268,8 @@ static bool values;
 static void
 raise_wanted(void)
 {
-	uint64_t value = atomic_load(&state), i;
-
-	for (i = 0; i < 4; i++)
-		(void)hwt_purgatory_raise(
-		    purgatory, (struct hwt_key){2, i}, value, NULL);
+	(void)hwt_purgatory_raise(
+	    purgatory, (struct hwt_key){2, 0}, atomic_load(&state), NULL);
 }
 
 static void
@@ -305,11 +284,10 @@ wanted_watch(struct wanted *wanted, uint64_t *random)
 	    .delay_ns = HWT_NEVER};
 	int rc;
 
-	/* All keys are raised, one after the other. */
 	if (values) {
 		spec.try_complete = NULL;
 		spec.at_least = wanted->round;
-		spec.quorum = 1 + random_below(random, 2);
+		spec.key_count = 1;
 	}
 	stress_spin(random_below(random, 300));
 	rc = hwt_purgatory_watch(purgatory, NULL, &spec);
@@ -363,45 +341,6 @@ handoff(bool with_values)
 	pthread_barrier_destroy(&barrier);
 	(void)!hwt_purgatory_shutdown(purgatory);
 	stress_check(hwt_purgatory_destroy(purgatory) == 0, "destroy");
-}
-
-/* Waves. */
-
-static void
-wave_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
-{
-	(void)operation, (void)arg, (void)outcome;
-	atomic_fetch_add(&ended, 1);
-}
-
-static void *
-waves_thread(void *arg)
-{
-	uint64_t random = random_seed((uint64_t)(uintptr_t)arg);
-	struct hwt_key key = {3, (uint64_t)(uintptr_t)arg};
-	struct hwt_operation_spec spec = {.done = wave_done,
-	    .keys = &key,
-	    .key_count = 1,
-	    .delay_ns = HWT_NEVER};
-	hwt_operation handle[WAVE];
-	uint64_t wave, i;
-	size_t count;
-
-	for (wave = stress_scaled(WAVES); wave-- > 0;) {
-		for (i = 0; i < WAVE; i++)
-			stress_check(hwt_purgatory_watch(
-					 purgatory, &handle[i], &spec) == 0,
-			    "watch");
-		atomic_fetch_add(&accepted, WAVE);
-		(void)hwt_purgatory_cancel_key(purgatory, key, &count);
-		stress_check(count == WAVE, "cancelled %zu", count);
-		for (i = 0; i < WAVE; i++)
-			stress_check(
-			    hwt_operation_cancel(purgatory,
-				handle[random_below(&random, WAVE)]) == -ENOENT,
-			    "a stale handle");
-	}
-	return NULL;
 }
 
 /* Deadlines. */
@@ -494,90 +433,6 @@ moves_thread(void *arg)
 	return NULL;
 }
 
-/* Listing. */
-static hwt_operation stays[LISTED];
-
-static void
-listed_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
-{
-	(void)operation, (void)arg;
-	atomic_fetch_add(&expired, outcome == HWT_EXPIRED);
-	atomic_fetch_add(&ended, 1);
-}
-
-static bool
-see(hwt_operation operation, void *arg, void *ctx)
-{
-	unsigned char *seen = ctx;
-
-	if (arg != NULL) {
-		stress_check(operation.id == ((hwt_operation *)arg)->id,
-		    "another handle");
-		seen[(hwt_operation *)arg - stays]++;
-	}
-	return true;
-}
-
-/* One lists; the others watch and end what is between. */
-static void *
-lists_thread(void *arg)
-{
-	uint64_t number = (uint64_t)(uintptr_t)arg;
-	uint64_t random = random_seed(number);
-	struct hwt_key key = {5, 0};
-	struct hwt_operation_spec spec = {
-	    .done = listed_done, .keys = &key, .key_count = 1};
-	unsigned char seen[LISTED];
-	hwt_operation own[LISTED] = {{0}};
-	uint64_t i, k;
-
-	for (i = stress_scaled(LISTINGS); i-- > 0;) {
-		memset(seen, 1, sizeof(seen));
-		if (number == 1) {
-			memset(seen, 0, sizeof(seen));
-			stress_check(hwt_purgatory_list_key(
-					 purgatory, key, see, seen, NULL) == 0,
-			    "list");
-		}
-		for (k = 0; k < LISTED; k++)
-			stress_check(seen[k] == 1, "seen %u times", seen[k]);
-		for (k = 0; k < LISTED && number > 1; k++) {
-			(void)hwt_operation_cancel(purgatory, own[k]);
-			spec.at_least = random_below(&random, 5);
-			spec.delay_ns = HWT_US(random_below(&random, 900));
-			stress_check(
-			    hwt_purgatory_watch(purgatory, &own[k], &spec) == 0,
-			    "watch");
-			atomic_fetch_add(&accepted, 1);
-		}
-	}
-	return NULL;
-}
-
-static void
-listing(void)
-{
-	struct hwt_key key = {5, 0};
-	struct hwt_operation_spec spec = {.done = listed_done,
-	    .keys = &key,
-	    .key_count = 1,
-	    .delay_ns = HWT_NEVER};
-	unsigned i;
-
-	stress_phase("listing", 0);
-	make();
-	for (i = 0; i < LISTED; i++) {
-		spec.arg = &stays[i];
-		spec.at_least = i % 5;
-		stress_check(
-		    hwt_purgatory_watch(purgatory, &stays[i], &spec) == 0,
-		    "watch");
-		atomic_fetch_add(&accepted, 1);
-	}
-	run_threads(lists_thread);
-	unmake();
-}
-
 /* Shutdown. */
 static void *
 until_closed_thread(void *arg)
@@ -625,15 +480,10 @@ main(int argc, char **argv)
 	run_threads(mixed_thread);
 	operations = atomic_load(&accepted);
 	unmake();
-	stress_phase("waves", 0);
-	make();
-	run_threads(waves_thread);
-	unmake();
 	stress_phase("deadlines", 0);
 	make();
 	run_threads(moves_thread);
 	unmake();
-	listing();
 	handoff(false);
 	handoff(true);
 	for (turn = 0; turn < stress_scaled(SHUTDOWNS); turn++)
