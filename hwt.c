@@ -32,8 +32,9 @@
  *                               end, and then sweeps the records. Published
  *                               before the sweep reads the record: it is in
  *                               stop's list, and the call returns 0. After: the
- *                               call finds the gate closed, and retracts.
- *   batch against stop          stop waits for batches that entered before it.
+ *                               call finds the gate closed, and retracts what
+ *                               is still NEW. A periodic one that has run may
+ *                               be PENDING again: that is accepted.
  *
  * EDGES
  *   E:gate      the worker's thread and all before it, and what hwt_stop did
@@ -41,11 +42,9 @@
  *               stop_begin and stop_finish, by closing it; acquire in
  *               timer_is_open and timer_is_stopping.
  *   E:closed    fence between publishing and reading the gate in timer_publish
- *               (and in requeue, when a periodic timeout is armed again), or
- *               between counting in and reading the gate in batch_enter; fence
- *               in stop_begin between closing the gate, and the sweep and
- *               reading the count. A publication that the sweep misses finds
- *               the gate closed, and so does a batch that the stop misses.
+ *               (and in requeue, when a periodic timeout is armed again); fence
+ *               in stop_begin between closing the gate and the sweep. A
+ *               publication that the sweep misses finds the gate closed.
  *   E:permits   what was done before a permit was released: release in
  *               pending_release, acquire in pending_reserve, by the thread that
  *               takes it next.
@@ -78,12 +77,6 @@ executor_is_valid(const struct hwt_executor *executor)
 	return executor == NULL || executor->execute != NULL;
 }
 
-/* When a timeout is due, in one word (when): a delay, or a deadline with the
- * tag TIME_OF_CLOCK. HWT_NEVER is the deadline that is never due. */
-#define TIME_OF_CLOCK DELAY_LIMIT
-
-_Static_assert((TIME_OF_CLOCK | DEADLINE_NEVER) == HWT_NEVER, "one value");
-
 /* A deadline of 0 counts as 1: 0 is what wakes the worker at once. */
 static inline uint64_t
 deadline_capped(uint64_t deadline_ns)
@@ -101,30 +94,28 @@ now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 	    clock_is_at_hand(&thread_state.sample, now_ns);
 }
 
-/* *base_ns: the time from which a delay counts, 0 where none is needed. False:
- * the fast path has no clock reading; use timer_now_ahead. */
+/* The deadline of a delay from now. False: the fast path has no clock reading;
+ * use deadline_after. */
 static inline bool
-base_is_at_hand(const struct hwt *timer, uint64_t when, uint64_t *base_ns)
+deadline_is_at_hand(
+    const struct hwt *timer, uint64_t delay_ns, uint64_t *deadline_ns)
 {
-	*base_ns = 0;
-	return (when & TIME_OF_CLOCK) || (timer->flags & HWT_RELAXED) ||
-	    now_is_at_hand(timer, base_ns);
+	uint64_t now_ns;
+
+	if (!now_is_at_hand(timer, &now_ns))
+		return false;
+	*deadline_ns = deadline_from(now_ns, delay_ns);
+	return true;
 }
 
-/* A deadline, and the flags that go with it in the word. base_ns: the time from
- * which a delay counts. */
-static ALWAYS_INLINE struct pair_value
-deadline_new(const struct hwt *timer, uint64_t base_ns, uint64_t when)
+static uint64_t
+deadline_after(const struct hwt *timer, uint64_t delay_ns)
 {
-	if (when & TIME_OF_CLOCK)
-		return (struct pair_value){0, when & ~TIME_OF_CLOCK};
-	if (timer->flags & HWT_RELAXED)
-		return (struct pair_value){FLAG_RELATIVE, when + (when == 0)};
-	return (struct pair_value){0, deadline_from(base_ns, when)};
+	return deadline_from(timer_now_ahead(timer), delay_ns);
 }
 
 static bool
-pending_reserve(struct hwt *timer, uint64_t count)
+pending_reserve(struct hwt *timer)
 {
 	uint64_t taken;
 
@@ -132,10 +123,10 @@ pending_reserve(struct hwt *timer, uint64_t count)
 		return true;
 	do {
 		taken = a64_load_relaxed(&timer->permits);
-		if (count > timer->max_pending - taken)
+		if (taken >= timer->max_pending)
 			return false;
 		/* E:permits acquire */
-	} while (!a64_cas_seq(&timer->permits, taken, taken + count));
+	} while (!a64_cas_seq(&timer->permits, taken, taken + 1));
 	return true;
 }
 
@@ -151,12 +142,12 @@ record_fill(struct record *record, hwt_task *task, void *arg,
 	aptr_store_release(&record->executor, executor);
 }
 
-/* The gate is closed. 0: stop has already put the timeout into its list. */
+/* The gate is closed. 0: the timeout is in stop's list, or has begun to run. */
 static NOINLINE int
 publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t id, hwt_timeout *handle)
 {
-	if (timer_retract(record_at(&timer->store, index), id)) {
+	if (timer_retract(record_at(&timer->store, index), id, FLAG_NEW)) {
 		record_free(timer, cache_of(timer), index);
 		pending_release(timer, 1);
 		if (handle != NULL)
@@ -169,25 +160,26 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
 
 /* Publishes a record that is filled in. The handle is written before that. From
  * then on the caller does not own the record. 0, or -ESHUTDOWN and nothing has
- * changed. pair_publish writes the deadline before the word: that is harmless,
- * since the word is FREE and the worker ignores the deadline of a FREE record.
- * The timeout is counted before the worker is woken: a wake callback may use
- * other timers, and this thread may lose its cache. */
+ * changed. flags go into the word. pair_publish writes the deadline before the
+ * word: that is harmless, since the word is FREE and the worker ignores the
+ * deadline of a FREE record. The timeout is counted before the worker is woken:
+ * a wake callback may use other timers, and this thread may lose its cache. */
 static ALWAYS_INLINE int
-timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
-    uint32_t index, struct pair_value next, bool in_batch, hwt_timeout *handle)
+timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
+    uint64_t flags, uint64_t deadline_ns, hwt_timeout *handle)
 {
+	struct record *record = record_at(&timer->store, index);
 	/* The record is the caller's: nobody else changes the deadline. */
 	struct pair_value old = pair_load(&record->pair);
+	struct pair_value next = {.deadline_ns = deadline_ns};
 	uint64_t id = word_id(old.word, index);
 
 	if (handle != NULL)
 		handle->id = id;
-	next.word |= (old.word & ~INDEX_MASK) | STATE_PENDING;
-	if ((old.word & FLAG_HAS_ENTRY) && !(next.word & FLAG_RELATIVE) &&
-	    next.deadline_ns >= old.deadline_ns)
+	next.word = (old.word & ~INDEX_MASK) | STATE_PENDING | FLAG_NEW | flags;
+	if ((old.word & FLAG_HAS_ENTRY) && deadline_ns >= old.deadline_ns)
 		next.word |= FLAG_HAS_ENTRY;
-	PROBE(schedule, timer, id, next.deadline_ns, record->arg);
+	PROBE(schedule, timer, id, deadline_ns, record->arg);
 	/* The worker may clear HAS_ENTRY meanwhile: E:word release */
 	while (
 	    __builtin_expect(!pair_publish(&record->pair, old.word, next), 0)) {
@@ -195,12 +187,11 @@ timer_publish(struct hwt *timer, struct cache *cache, struct record *record,
 		next.word &= ~FLAG_HAS_ENTRY;
 	}
 	/* E:closed fence */
-	if (!in_batch &&
-	    __builtin_expect(a64_load_seq(&timer->phase) != PHASE_RUNNING, 0))
+	if (__builtin_expect(a64_load_seq(&timer->phase) != PHASE_RUNNING, 0))
 		return publish_failed(timer, cache, index, id, handle);
 	cache_count(cache, &cache->accepted, 1);
 	if (!(next.word & FLAG_HAS_ENTRY))
-		return timer_notify(timer, index, next);
+		return timer_notify(timer, index, deadline_ns);
 	return 0;
 }
 
@@ -212,24 +203,20 @@ refuse(hwt_timeout *timeout, int error)
 	return error;
 }
 
-static NOINLINE int
-timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
-    void *arg, uint64_t when, const struct hwt_executor *executor)
+static int
+schedule(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns,
+    uint64_t period_ns)
 {
 	struct record *record;
-	struct pair_value due;
 	struct cache *cache;
-	uint64_t base_ns;
 	uint32_t index;
 	int error = timer_start(timer);
 
 	if (error != 0)
 		return refuse(timeout, error);
-	if (!base_is_at_hand(timer, when, &base_ns))
-		base_ns = timer_now_ahead(timer);
-	due = deadline_new(timer, base_ns, when);
 	cache = thread_attach_cache(timer, true);
-	if (!pending_reserve(timer, 1)) {
+	if (!pending_reserve(timer)) {
 		cache_count(cache, &cache->rejected, 1);
 		return refuse(timeout, -ENOBUFS);
 	}
@@ -239,202 +226,95 @@ timer_schedule(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
 		return refuse(timeout, -ENOMEM);
 	}
 	record = record_at(&timer->store, index);
-	record_fill(record, task, arg, executor, 0);
+	record_fill(record, task, arg, executor, period_ns);
 	tsan_release(record);
-	return timer_publish(timer, cache, record, index, due, false, timeout);
+	return timer_publish(timer, cache, index,
+	    period_ns != 0 ? FLAG_PERIODIC : 0, deadline_ns, timeout);
+}
+
+static NOINLINE int
+schedule_at(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns)
+{
+	return schedule(timer, executor, timeout, task, arg, deadline_ns, 0);
+}
+
+static NOINLINE int
+schedule_after(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
+{
+	return schedule(timer, executor, timeout, task, arg,
+	    deadline_after(timer, delay_ns), 0);
 }
 
 /* Nothing to wait for, allocate, count or annotate: there is a free record in
- * the thread's own cache, and a base for the deadline. */
+ * the thread's own cache. */
 static ALWAYS_INLINE bool
-fast_path_is_open(const struct hwt *timer, const struct cache *cache,
-    uint64_t when, uint64_t *base_ns)
+fast_path_is_open(const struct hwt *timer, const struct cache *cache)
 {
 	return timer_is_open(timer) && timer->max_pending == 0 &&
-	    cache != NULL && cache->count != 0 && !tsan_is_here() &&
-	    base_is_at_hand(timer, when, base_ns);
+	    cache != NULL && cache->count != 0 && !tsan_is_here();
 }
 
-/* Fast path of timer_schedule: on any miss, tail-calls it before anything has
+/* Fast path of schedule: on any miss, tail-calls it before anything has
  * changed. Tail calls save registers. */
 static ALWAYS_INLINE int
-new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task, void *arg,
-    uint64_t when, bool valid, const struct hwt_executor *executor)
+new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns)
 {
-	struct record *record;
-	struct pair_value due;
-	struct cache *cache;
-	uint64_t base_ns;
+	struct cache *cache = cache_at_hand(timer);
 	uint32_t index;
-	int error = timer_check(
-	    timer, task != NULL && valid && executor_is_valid(executor));
+
+	if (!fast_path_is_open(timer, cache))
+		return schedule_at(
+		    timer, executor, timeout, task, arg, deadline_ns);
+	index = cache->slot[--cache->count];
+	record_fill(record_at(&timer->store, index), task, arg, executor, 0);
+	return timer_publish(timer, cache, index, 0, deadline_ns, timeout);
+}
+
+static ALWAYS_INLINE int
+new_timeout(struct hwt *timer, const struct hwt_executor *executor,
+    hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
+{
+	uint64_t deadline_ns;
+	int error = timer_check(timer,
+	    task != NULL && delay_is_valid(delay_ns) &&
+		executor_is_valid(executor));
 
 	if (error != 0)
 		return refuse(timeout, error);
-	cache = cache_at_hand(timer);
-	if (!fast_path_is_open(timer, cache, when, &base_ns))
-		return timer_schedule(
-		    timer, timeout, task, arg, when, executor);
-	index = cache->slot[--cache->count];
-	due = deadline_new(timer, base_ns, when);
-	record = record_at(&timer->store, index);
-	record_fill(record, task, arg, executor, 0);
-	return timer_publish(timer, cache, record, index, due, false, timeout);
+	if (!deadline_is_at_hand(timer, delay_ns, &deadline_ns))
+		return schedule_after(
+		    timer, executor, timeout, task, arg, delay_ns);
+	return new_timeout_at(timer, executor, timeout, task, arg, deadline_ns);
 }
 
 int
 hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns)
 {
-	return new_timeout(timer, timeout, task, arg, delay_ns,
-	    delay_is_valid(delay_ns), executor);
+	return new_timeout(timer, executor, timeout, task, arg, delay_ns);
 }
 
 int
 hwt_new_timeout(struct hwt *timer, hwt_timeout *timeout, hwt_task *task,
     void *arg, uint64_t delay_ns)
 {
-	return new_timeout(timer, timeout, task, arg, delay_ns,
-	    delay_is_valid(delay_ns), NULL);
+	return new_timeout(timer, NULL, timeout, task, arg, delay_ns);
 }
 
 int
 hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t deadline_ns)
 {
-	uint64_t when = deadline_capped(deadline_ns) | TIME_OF_CLOCK;
-
-	return new_timeout(timer, timeout, task, arg, when, true, executor);
-}
-
-static bool
-spec_is_valid(const struct hwt_spec *spec)
-{
-	return RESERVED_IS_ZERO(spec) && spec->task != NULL &&
-	    delay_is_valid(spec->delay_ns) && spec->period_ns < DELAY_LIMIT &&
-	    executor_is_valid(spec->executor);
-}
-
-static void
-batch_free(struct hwt *timer, struct cache *cache, uint32_t first)
-{
-	uint32_t index;
-
-	while (first != 0) {
-		index = first;
-		first = record_at(&timer->store, index)->batch_next;
-		record_free(timer, cache, index);
-	}
-}
-
-/* Allocates all records that a batch needs, linked by batch_next, and returns
- * the first; 0: no memory. */
-static uint32_t
-batch_alloc(struct hwt *timer, struct cache *cache, size_t count)
-{
-	uint32_t first = 0;
-	uint32_t index;
-
-	for (; count > 0; count--) {
-		index = record_alloc(timer, cache);
-		if (index == 0) {
-			batch_free(timer, cache, first);
-			return 0;
-		}
-		record_at(&timer->store, index)->batch_next = first;
-		first = index;
-	}
-	return first;
-}
-
-/* Until the count is decremented again, stop does not sweep: either stop sees
- * the batch and waits for it, or the batch finds the gate closed. */
-static bool
-batch_enter(struct hwt *timer)
-{
-	/* E:closed fence */
-	(void)a64_add_seq(&timer->batches, 1);
-	/* E:closed fence */
-	if (a64_load_seq(&timer->phase) == PHASE_RUNNING)
-		return true;
-	/* E:closed release: its last access to the timer */
-	(void)a64_add_seq(&timer->batches, UINT64_MAX);
-	return false;
-}
-
-static void
-batch_publish(struct hwt *timer, uint32_t first, uint64_t base_ns, size_t count,
-    const struct hwt_spec *specs, hwt_timeout *timeouts)
-{
-	size_t i;
-
-	for (i = 0; i < count; i++) {
-		uint32_t index = first;
-		struct pair_value due =
-		    deadline_new(timer, base_ns, specs[i].delay_ns);
-		struct record *record = record_at(&timer->store, index);
-
-		first = record->batch_next;
-		record_fill(record, specs[i].task, specs[i].arg,
-		    specs[i].executor, specs[i].period_ns);
-		if (specs[i].period_ns > 0)
-			due.word |= FLAG_PERIODIC;
-		tsan_release(record);
-		(void)timer_publish(timer, cache_of(timer), record, index, due,
-		    true, timeouts != NULL ? &timeouts[i] : NULL);
-	}
-}
-
-static int
-timer_schedule_batch(struct hwt *timer, size_t count,
-    const struct hwt_spec *specs, hwt_timeout *timeouts)
-{
-	struct cache *cache;
-	uint64_t base_ns;
-	uint32_t first;
-	int error = timer_start(timer);
+	int error =
+	    timer_check(timer, task != NULL && executor_is_valid(executor));
 
 	if (error != 0)
-		return error;
-	if (!base_is_at_hand(timer, 0, &base_ns))
-		base_ns = timer_now_ahead(timer);
-	cache = thread_attach_cache(timer, true);
-	if (!pending_reserve(timer, count)) {
-		cache_count(cache, &cache->rejected, count);
-		return -ENOBUFS;
-	}
-	first = batch_alloc(timer, cache, count);
-	if (first == 0) {
-		pending_release(timer, count);
-		return -ENOMEM;
-	}
-	if (!batch_enter(timer)) {
-		batch_free(timer, cache, first);
-		pending_release(timer, count);
-		return -ESHUTDOWN;
-	}
-	batch_publish(timer, first, base_ns, count, specs, timeouts);
-	/* E:closed release: stop may sweep */
-	(void)a64_add_seq(&timer->batches, UINT64_MAX);
-	return 0;
-}
-
-int
-hwt_new_timeouts(struct hwt *timer, size_t count, const struct hwt_spec *specs,
-    hwt_timeout *timeouts)
-{
-	int error = timer_check(timer, count == 0 || specs != NULL);
-	size_t i;
-
-	if (timeouts != NULL)
-		memset(timeouts, 0, count * sizeof(*timeouts));
-	if (error != 0 || count == 0)
-		return error;
-	for (i = 0; i < count; i++) {
-		if (!spec_is_valid(&specs[i]))
-			return -EINVAL;
-	}
-	return timer_schedule_batch(timer, count, specs, timeouts);
+		return refuse(timeout, error);
+	return new_timeout_at(
+	    timer, executor, timeout, task, arg, deadline_capped(deadline_ns));
 }
 
 int
@@ -442,16 +322,14 @@ hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
     uint64_t period_ns)
 {
-	struct hwt_spec spec = {.task = task,
-	    .arg = arg,
-	    .delay_ns = delay_ns,
-	    .period_ns = period_ns,
-	    .executor = executor};
-	int error = timer_check(timer, period_ns != 0);
+	int error = timer_check(timer,
+	    task != NULL && delay_is_valid(delay_ns) && period_ns != 0 &&
+		period_ns < DELAY_LIMIT && executor_is_valid(executor));
 
 	if (error != 0)
 		return refuse(timeout, error);
-	return hwt_new_timeouts(timer, 1, &spec, timeout);
+	return schedule(timer, executor, timeout, task, arg,
+	    deadline_after(timer, delay_ns), period_ns);
 }
 
 /* A cancel that won: counts it and releases its permit. */
@@ -650,11 +528,9 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 static inline struct pair_value
 with_deadline(struct pair_value seen, uint64_t deadline_ns)
 {
-	uint64_t keep = ~FLAG_RELATIVE;
+	uint64_t lost = deadline_ns < seen.deadline_ns ? FLAG_HAS_ENTRY : 0;
 
-	if (deadline_ns < seen.deadline_ns)
-		keep &= ~FLAG_HAS_ENTRY;
-	return (struct pair_value){seen.word & keep, deadline_ns};
+	return (struct pair_value){seen.word & ~lost, deadline_ns};
 }
 
 static int
@@ -667,7 +543,7 @@ reschedule_pending(struct hwt *timer, struct record *record,
 	if (!pair_cas(&record->pair, seen, next))
 		return -EAGAIN;
 	if (!(next.word & FLAG_HAS_ENTRY))
-		return timer_notify(timer, index, next);
+		return timer_notify(timer, index, deadline_ns);
 	return 0;
 }
 
@@ -728,8 +604,7 @@ reschedule_slowly(struct hwt *timer, uint64_t id, uint64_t delay_ns)
 {
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	return timer_reschedule(
-	    timer, id, deadline_from(timer_now_ahead(timer), delay_ns));
+	return timer_reschedule(timer, id, deadline_after(timer, delay_ns));
 }
 
 /* Fast path of timer_reschedule: the timeout is pending with HAS_ENTRY, and the
@@ -762,16 +637,14 @@ int
 hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns)
 {
 	int error = timer_check(timer, true);
-	uint64_t now_ns;
+	uint64_t deadline_ns;
 
 	if (error != 0)
 		return error;
-	/* From the limit on: HWT_NEVER, and invalid delays. */
-	if (delay_ns == 0 || delay_ns >= DELAY_LIMIT ||
-	    !now_is_at_hand(timer, &now_ns))
+	if (!delay_is_valid(delay_ns) ||
+	    !deadline_is_at_hand(timer, delay_ns, &deadline_ns))
 		return reschedule_slowly(timer, timeout.id, delay_ns);
-	return reschedule_to(
-	    timer, timeout.id, deadline_capped(now_ns + delay_ns));
+	return reschedule_to(timer, timeout.id, deadline_ns);
 }
 
 int

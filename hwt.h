@@ -151,7 +151,7 @@
  * none are returned before hwt_destroy.
  *
  * ERRORS. int functions return 0 or a negative errno value. On failure nothing
- * has changed, except that a handle argument (every element of an array) is set
+ * has changed, except that a handle argument is set
  * to {0} and *unprocessed to all zero; hwt_touch leaves the handle as it is. A
  * NULL argument that is needed is -EINVAL; the destroy functions return 0 for
  * NULL. In a forked child, -EOWNERDEAD takes precedence over every other error
@@ -373,9 +373,7 @@ struct hwt_clock {
 /* wake tells the thread that turns a manual timer that it must call
  * hwt_next_wakeup again: the wait that it got has become too long. It is called
  * from any thread, in the call that makes it necessary. It must not call the
- * timer. hwt_stop does not call wake, but waits for an hwt_new_timeouts or an
- * hwt_new_periodic that is in wake: do not stop the timer while holding a lock
- * that wake takes. */
+ * timer. hwt_stop does not call wake. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
@@ -398,13 +396,6 @@ struct hwt_log {
  * hwt_advance. Any thread may schedule and cancel. */
 #define HWT_MANUAL 1u
 
-/* A delay counts from the moment at which the worker takes the timeout over,
- * and not from the call, so that hwt_new_timeout* do not read the clock. A task
- * starts up to one tick later than without this flag, and later by as much as
- * the worker itself is late. hwt_reschedule still reads the clock. A deadline
- * (hwt_new_timeout_at) is not affected: its task starts on its tick. */
-#define HWT_RELAXED 2u
-
 /* Options of a timer. All zero: the defaults, given below. hwt_create copies
  * the structures behind the const pointers, except thread_attr; their ctx must
  * outlive the timer. A value outside its range is -EINVAL; nothing is clamped
@@ -422,7 +413,7 @@ struct hwt_options {
 	 * revolutions of the wheel away costs one wake-up per 2^30
 	 * revolutions. */
 	uint32_t ticks_per_wheel;
-	/* HWT_MANUAL, HWT_RELAXED. */
+	/* HWT_MANUAL. */
 	uint32_t flags;
 	/* Strict limit of pending timeouts; 0: none. It is never exceeded, and
 	 * no call is refused while a place is free and nobody else is
@@ -452,30 +443,13 @@ struct hwt_options {
 	uint64_t reserved[8];
 };
 
-/* One timeout to schedule with hwt_new_timeouts. */
-struct hwt_spec {
-	hwt_task *task;
-	void *arg;
-	uint64_t delay_ns;
-	/* 0: once. Otherwise the task runs at a fixed rate, at first deadline +
-	 * n periods. When a run has ended, the next one is at the first of
-	 * these points after that moment: runs never overlap, and missed ones
-	 * coalesce. The handle stays valid and the timeout counts as pending
-	 * until it ends. A period of 2^63 or more is -EINVAL. */
-	uint64_t period_ns;
-	/* NULL: the timer's. Must outlive the timeout: see hwt_executor. */
-	const struct hwt_executor *executor;
-	uint64_t reserved[3];
-};
-
 /* One unprocessed timeout, filled in by hwt_unprocessed_next. */
 struct hwt_timeout_info {
 	hwt_timeout timeout;
 	hwt_task *task;
 	void *arg;
-	/* At the call of stop; negative when overdue; INT64_MAX when never due.
-	 * For a timeout of an HWT_RELAXED timer that the worker has not taken
-	 * over yet: its delay. */
+	/* At the call of stop; negative when overdue; INT64_MAX when never
+	 * due. */
 	int64_t remaining_ns;
 	uint64_t period_ns;
 	/* The one it was scheduled with; NULL: the timer's. */
@@ -580,10 +554,9 @@ int hwt_stop(struct hwt *timer, struct hwt_unprocessed *unprocessed);
 
 /*
  * As hwt_stop, but waits at most wait_ns for a task that does not return. (It
- * always waits for calls of hwt_new_timeouts and hwt_new_periodic, and for
- * calls that create the thread, that are under way.) The worker takes a moment
- * to end: with a short wait, above all 0, the result can be -ETIMEDOUT although
- * no task is running.
+ * always waits for a call that is creating the thread.) The worker takes a
+ * moment to end: with a short wait, above all 0, the result can be -ETIMEDOUT
+ * although no task is running.
  *
  * -ETIMEDOUT  stopping continues; call again to get the list
  * Errors as hwt_stop otherwise.
@@ -671,8 +644,7 @@ int hwt_now(const struct hwt *timer, uint64_t *now_ns);
 
 /*
  * As hwt_new_timeout_on, but the task runs at deadline_ns on the timer's clock
- * (see hwt_now), and never before it. The call reads no clock. HWT_RELAXED
- * makes no difference.
+ * (see hwt_now), and never before it. The call reads no clock.
  *
  * A deadline that has passed is not an error: the task runs at the next tick
  * boundary at the latest. Timeouts whose deadline had passed when it was set
@@ -694,11 +666,13 @@ int hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
 
 /*
  * Schedules a periodic timeout: the task runs after delay_ns, and from then on
- * at a fixed rate, as hwt_spec says for period_ns. executor NULL: the timer's.
- * It ends by hwt_cancel, by hwt_cancel_wait, or with the timer.
+ * at a fixed rate, at first deadline + n * period_ns. When a run has ended, the
+ * next one is at the first of these points after that moment: runs never
+ * overlap, and missed ones coalesce. The handle stays valid and the timeout
+ * counts as pending until it ends: by hwt_cancel, by hwt_cancel_wait, or with
+ * the timer. executor NULL: the timer's.
  *
- * [any][cb]. As hwt_new_timeouts with one element: hwt_stop waits for a call
- * that is under way.
+ * [any][cb]. Lock-free, and visible, as hwt_new_timeout.
  * -EINVAL  period_ns is 0, or 2^63 or more
  * Errors as hwt_new_timeout otherwise.
  */
@@ -706,19 +680,6 @@ HWT_MUST_CHECK
 int hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns,
     uint64_t period_ns);
-
-/*
- * Schedules the count timeouts of specs, all or none. Their handles go to
- * timeouts, which may be NULL. With count 0 it returns 0 and does not look at
- * specs. The clock is read once for all. hwt_stop waits for a call that is
- * under way.
- *
- * [any][cb]. Errors as hwt_new_timeout; -EINVAL also: specs is NULL, a
- * reserved word is set, or a period is out of range.
- */
-HWT_MUST_CHECK
-int hwt_new_timeouts(struct hwt *timer, size_t count,
-    const struct hwt_spec *specs, hwt_timeout *timeouts);
 
 /*
  * Cancels timeout. 0: this call has won. The task has not started and never
@@ -867,8 +828,7 @@ int hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg);
 
 /*
  * Gets the time to the deadline; negative when overdue, INT64_MAX when never
- * due. With HWT_RELAXED, it is the whole delay until the worker has taken the
- * timeout over.
+ * due.
  *
  * [any][cb].
  * -EINPROGRESS  it is running

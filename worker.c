@@ -148,51 +148,37 @@ worker_place(struct hwt *timer, uint32_t index, uint64_t tick)
 	PROBE(place, timer, index, tick);
 }
 
-/* Takes over a timeout, if it was seen PENDING without HAS_ENTRY. With
- * HWT_RELAXED, now_ns was read after that. If the swap fails, another thread
- * has changed the record, and pushes it if it is PENDING. For a later deadline
- * the entry is in time, too, however long that thread takes to push. */
+/* Takes over a timeout, if it is PENDING without HAS_ENTRY. If the swap fails,
+ * another thread has changed the record, and pushes it if it is PENDING. For a
+ * later deadline the entry is in time, too, however long that thread takes to
+ * push. */
 static void
-take_seen(
-    struct hwt *timer, uint32_t index, struct pair_value seen, uint64_t now_ns)
+take_record(struct hwt *timer, uint32_t index)
 {
+	struct record *record = record_at(&timer->store, index);
+	/* E:queue fence, E:word acquire */
+	struct pair_value seen = pair_load_seq(&record->pair);
 	struct pair_value next = seen;
 
 	if (word_state(seen.word) != STATE_PENDING ||
 	    (seen.word & FLAG_HAS_ENTRY))
 		return;
-	next.word = (seen.word & ~FLAG_RELATIVE) | FLAG_HAS_ENTRY;
-	if (seen.word & FLAG_RELATIVE)
-		next.deadline_ns = deadline_from(now_ns, seen.deadline_ns);
-	(void)pair_cas(&record_at(&timer->store, index)->pair, seen, next);
-	worker_place(timer, index, timer_tick_of(timer, next.deadline_ns));
+	next.word |= FLAG_HAS_ENTRY;
+	(void)pair_cas(&record->pair, seen, next);
+	worker_place(timer, index, timer_tick_of(timer, seen.deadline_ns));
 }
 
-/* Takes over records of one page, given as bits: reads all words, then the
- * clock once, and then changes the words. */
+/* Takes over records of one page, given as bits. */
 static void
 worker_take(struct hwt *timer, uint32_t first, uint64_t bits)
 {
-	struct pair_value seen[PAGE_RECORDS];
-	uint64_t now_ns = 0;
 	uint64_t left;
-	uint32_t i;
 
 	for (left = bits; left != 0; left &= left - 1)
 		take_line(record_at(
 		    &timer->store, first + (uint32_t)__builtin_ctzll(left)));
-	for (left = bits; left != 0; left &= left - 1) {
-		i = (uint32_t)__builtin_ctzll(left);
-		/* E:queue fence, E:word acquire */
-		seen[i] =
-		    pair_load_seq(&record_at(&timer->store, first + i)->pair);
-	}
-	if (timer->flags & HWT_RELAXED)
-		now_ns = timer_now(timer);
-	for (left = bits; left != 0; left &= left - 1) {
-		i = (uint32_t)__builtin_ctzll(left);
-		take_seen(timer, first + i, seen[i], now_ns);
-	}
+	for (; bits != 0; bits &= bits - 1)
+		take_record(timer, first + (uint32_t)__builtin_ctzll(bits));
 }
 
 void
@@ -344,8 +330,7 @@ entry_resolve(
 	for (;;) {
 		/* E:word acquire */
 		*seen = pair_load(&record->pair);
-		if (word_state(seen->word) == STATE_PENDING &&
-		    !(seen->word & FLAG_RELATIVE)) {
+		if (word_state(seen->word) == STATE_PENDING) {
 			due = timer_tick_of(timer, seen->deadline_ns);
 			if (due <= tick)
 				return true;
@@ -376,7 +361,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		if (executor == NULL && timer->executor.execute != NULL)
 			executor = &timer->executor;
 		next = seen;
-		next.word &= ~(STATE_MASK | FLAG_HAS_ENTRY);
+		next.word &= ~(STATE_MASK | FLAG_HAS_ENTRY | FLAG_NEW);
 		next.word |= executor != NULL ? STATE_HANDED : STATE_RUNNING;
 		if (executor != NULL)
 			dispatch_begin(timer, executor);

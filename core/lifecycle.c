@@ -17,24 +17,21 @@
  *
  *   1. Close the gate: calls that begin now are refused, and the worker ends
  *      after the task that it is running.
- *   2. Wait for batches that entered before, since their timeouts are accepted
- *      together.
- *   3. Wait for the end of the worker, or of an hwt_advance.
- *   4. Sweep all records: PENDING becomes UNPROCESSED. A caller that is still
+ *   2. Wait for the end of the worker, or of an hwt_advance.
+ *   3. Sweep all records: PENDING becomes UNPROCESSED. A caller that is still
  *      in the middle of scheduling has either published before the sweep read
  *      its record, and the timeout is in the list; or it finds the gate closed,
  *      and retracts the timeout. The record's word decides: no timeout is lost,
  *      and none is both refused and in the list.
  *
  * A run in an executor that ends after 1 is the last one of its periodic
- * timeout; a run that ended before may have published the next, which 4 finds,
+ * timeout; a run that ended before may have published the next, which 3 finds,
  * or requeue retracts.
  *
  * EDGES
  *   E:gate      drawn in hwt.c; release in attempt_start, stop_begin and
  *               stop_finish: whoever sees a later phase sees the same.
- *   E:closed    drawn in hwt.c; fences in stop_begin, stop_await_batches and
- *               record_next_used.
+ *   E:closed    drawn in hwt.c; fences in stop_begin and record_next_used.
  *   E:dispatched  drawn in run.c; acquire in timer_dispatched.
  */
 #define _GNU_SOURCE
@@ -88,8 +85,7 @@ callbacks_are_valid(const struct hwt_options *o)
 static bool
 options_are_valid(const struct hwt_options *o)
 {
-	return RESERVED_IS_ZERO(o) &&
-	    (o->flags & ~(HWT_MANUAL | HWT_RELAXED)) == 0 &&
+	return RESERVED_IS_ZERO(o) && (o->flags & ~HWT_MANUAL) == 0 &&
 	    (o->tick_ns == 0 || o->tick_ns >= TICK_MIN_NS) &&
 	    o->ticks_per_wheel <= WHEEL_MAX &&
 	    o->tick_ns <= (uint64_t)INT64_MAX / wheel_length(o) &&
@@ -239,18 +235,6 @@ stop_begin(struct hwt *timer)
 	futex_wake(&timer->wake_sequence, FUTEX_ALL);
 }
 
-/* Step 2. Without the lock: a batch may be in the user's wake, which may wait
- * for a thread that is in hwt_next_wakeup. */
-static void
-stop_await_batches(const struct hwt *timer)
-{
-	uint32_t tries = 0;
-
-	/* E:closed fence */
-	while (a64_load_seq(&timer->batches) != 0)
-		yield_or_pause(&tries);
-}
-
 /* True when the record was pending. */
 static bool
 sweep_record(struct record *record)
@@ -268,7 +252,7 @@ sweep_record(struct record *record)
 	return true;
 }
 
-/* Step 4. Whoever publishes later finds the gate closed, also in pages that are
+/* Step 3. Whoever publishes later finds the gate closed, also in pages that are
  * committed later. */
 static void
 stop_sweep(struct hwt *timer)
@@ -335,7 +319,7 @@ join_worker(struct lifecycle *life, uint64_t until_ns)
 	return error;
 }
 
-/* Steps 3 and 4. With the lock held. */
+/* Steps 2 and 3. With the lock held. */
 static int
 stop_finish(struct hwt *timer, uint64_t until_ns)
 {
@@ -391,9 +375,6 @@ timer_stop(
 	(void)pthread_mutex_lock(&life->lock);
 	if (!timer_is_stopping(timer))
 		stop_begin(timer);
-	(void)pthread_mutex_unlock(&life->lock);
-	stop_await_batches(timer);
-	(void)pthread_mutex_lock(&life->lock);
 	result = stop_finish(timer, until_ns);
 	take_list(timer, called_ns, unprocessed);
 	(void)pthread_mutex_unlock(&life->lock);

@@ -58,8 +58,6 @@ hwt_advance(struct hwt *timer, uint64_t *tasks_started)
 		return -EOWNERDEAD;
 	if (tasks_started != NULL)
 		*tasks_started = timer->worker.tasks_started - before;
-	/* Relative delays of what the tasks have scheduled begin now. */
-	worker_take_due(timer);
 	while (!timer_is_stopping(timer) && worker_tidy(timer, false) &&
 	    !boundary_has_come(timer))
 		continue;

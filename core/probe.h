@@ -23,13 +23,13 @@
  *   wake        timer
  *
  * schedule comes before the worker can see the timeout, and so before its other
- * probes; if stop wins a race, the call is refused after it. With HWT_RELAXED,
- * its deadline_ns is the delay. cancel and reschedule come when the call has
- * won. place: the wheel has got an entry for the record. expire: the timeout is
- * about to be started or handed over; its lateness is now_ns - deadline_ns.
- * task_begin and task_end come on the thread that runs the task; slow_task on
- * the worker, after a task or an execute that took longer than slow_task_ns.
- * sleep and wake: the worker's; until_ns is HWT_NEVER without a deadline.
+ * probes; if stop wins a race, the call is refused after it. cancel and
+ * reschedule come when the call has won. place: the wheel has got an entry for
+ * the record. expire: the timeout is about to be started or handed over; its
+ * lateness is now_ns - deadline_ns. task_begin and task_end come on the thread
+ * that runs the task; slow_task on the worker, after a task or an execute that
+ * took longer than slow_task_ns. sleep and wake: the worker's; until_ns is
+ * HWT_NEVER without a deadline.
  */
 #ifndef HWT_PROBE_H
 #define HWT_PROBE_H

@@ -28,8 +28,8 @@
  * deadline that is not earlier does not push. Only the worker sets the flag,
  * when it takes the timeout over. It clears the flag when it expires the
  * timeout, and when it has removed the entry of a record that is not PENDING;
- * callers clear it with the same operation that sets an earlier deadline, or a
- * relative delay. It stays set when the timeout is cancelled.
+ * callers clear it with the same operation that sets an earlier deadline. It
+ * stays set when the timeout is cancelled.
  *
  * Whoever leaves a record PENDING without HAS_ENTRY pushes its index into the
  * queue (mpsc_push). A push is idempotent: whoever needs the worker pushes, and
@@ -78,7 +78,7 @@
 #define STATE_UNPROCESSED UINT64_C(5) /* returned to the user by stop */
 #define FLAG_HAS_ENTRY UINT64_C(0x8) /* has an entry in time for its deadline */
 #define FLAG_PERIODIC UINT64_C(0x10)
-#define FLAG_RELATIVE UINT64_C(0x20) /* deadline_ns is still a delay */
+#define FLAG_NEW UINT64_C(0x20) /* no run of it has begun */
 #define FLAG_ENDING UINT64_C(0x40) /* periodic: this run is the last */
 #define FLAG_WAITED UINT64_C(0x80) /* an hwt_cancel_wait sleeps on the word */
 
@@ -126,8 +126,6 @@ struct record {
 			uint64_t entry_tick;
 			/* Worker's: position of its entry; 0: none. */
 			uint32_t entry_at;
-			/* Owner's, while FREE: the next of a batch. */
-			uint32_t batch_next;
 		};
 		struct inbox_item item; /* HANDED, REVOKED: the executor's */
 	};

@@ -91,8 +91,8 @@ requeue(struct hwt *timer, struct record *record, uint32_t index,
 {
 	/* E:closed fence */
 	if (a64_load_seq(&timer->phase) == PHASE_RUNNING) {
-		(void)timer_notify(timer, index, now);
-	} else if (timer_retract(record, word_id(now.word, index))) {
+		(void)timer_notify(timer, index, now.deadline_ns);
+	} else if (timer_retract(record, word_id(now.word, index), 0)) {
 		count_ended(timer);
 		record_free(timer, cache_of(timer), index);
 	}

@@ -101,8 +101,6 @@ struct hwt {
 	a64_t announced_sequence; /* wake_sequence before the announcement */
 	/* Timeouts that hold a permit of max_pending. */
 	_Alignas(CACHE_LINE) a64_t permits;
-	/* hwt_new_timeouts calls under way. */
-	a64_t batches;
 
 	struct mpsc_queue queue;
 	struct record_store store;
@@ -157,8 +155,6 @@ remaining_at(struct pair_value seen, uint64_t now_ns)
 {
 	if (seen.deadline_ns == DEADLINE_NEVER)
 		return INT64_MAX;
-	if (seen.word & FLAG_RELATIVE)
-		return (int64_t)seen.deadline_ns;
 	return (int64_t)(seen.deadline_ns - now_ns);
 }
 
@@ -267,10 +263,10 @@ int timer_turn_begin(struct hwt *timer);
 /* core/wake.c */
 /* Pushes a record that the caller left PENDING without HAS_ENTRY, and wakes the
  * worker if needed. Always 0, so that it can be tail-called. */
-int timer_notify(struct hwt *timer, uint32_t index, struct pair_value due);
+int timer_notify(struct hwt *timer, uint32_t index, uint64_t due_ns);
 /* PENDING back to FREE, because the gate is closed; false: another thread has
- * changed the record first. */
-bool timer_retract(struct record *record, uint64_t id);
+ * changed the record first, or one of the flags is not set. */
+bool timer_retract(struct record *record, uint64_t id, uint64_t flags);
 /* Wakes a worker in a long sleep, to release memory. */
 void wake_worker_for_trim(struct hwt *timer);
 

@@ -77,11 +77,8 @@ notify_slowly(struct hwt *timer, uint32_t index, uint64_t due_ns)
 }
 
 int
-timer_notify(struct hwt *timer, uint32_t index, struct pair_value due)
+timer_notify(struct hwt *timer, uint32_t index, uint64_t due_ns)
 {
-	/* A relative delay begins when the worker sees it: at once. */
-	uint64_t due_ns = (due.word & FLAG_RELATIVE) ? 0 : due.deadline_ns;
-
 	if (!mpsc_is_pushed(&timer->queue, index, due_ns))
 		return notify_slowly(timer, index, due_ns);
 	wake_worker_if_needed(timer, due_ns);
@@ -89,14 +86,15 @@ timer_notify(struct hwt *timer, uint32_t index, struct pair_value due)
 }
 
 bool
-timer_retract(struct record *record, uint64_t id)
+timer_retract(struct record *record, uint64_t id, uint64_t flags)
 {
 	uint64_t word;
 
 	do {
 		word = pair_word(&record->pair);
 		if (!word_matches(word, id) ||
-		    word_state(word) != STATE_PENDING)
+		    word_state(word) != STATE_PENDING ||
+		    (word & flags) != flags)
 			return false;
 	} while (!pair_cas_word(&record->pair, word, word_freed(word)));
 	return true;

@@ -161,8 +161,6 @@ print_deadline(struct page *page, const struct item *item, uint64_t now_ns)
 {
 	if (item->deadline_ns == DEADLINE_NEVER)
 		page_print(page, " never due");
-	else if (item->word & FLAG_RELATIVE)
-		page_print(page, " delay %" PRIu64 " ns", item->deadline_ns);
 	else
 		page_print(page, " deadline %" PRIu64 " ns in %" PRId64 " ns",
 		    item->deadline_ns, (int64_t)(item->deadline_ns - now_ns));

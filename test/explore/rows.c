@@ -270,6 +270,8 @@ const struct program rows[] = {
     ROW("stop/periodic", "manual, caches 2 2 0", "periodic 1 1 1 | stop", ""),
     ROW("stop/periodic-reused", "manual, caches 2 2 0, new 0 1",
 	"cancel 0, periodic 1 1 1 | stop", ""),
+    ROW("stop/periodic-that-has-run", "manual, caches 2 2 0, new 0 1",
+	"cancel 0, periodic 1 0 1 | turn, tick 1, turn, stop", ""),
     ROW("stop/cancel-reschedule", "manual, caches 2 2 0, new 0 1, turn, tick 1",
 	"move 0 0, cancel 0 | stop | turn", ""),
     ROW("stop/has-entry", "manual, caches 2 2 0, new 0 1, turn",
