@@ -91,6 +91,11 @@ build/%/modules/durable/test/machine_model: $$(call objects, \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^
 
+build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
+		modules/durable/test/machine_fuzz.c)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs)
+
 # The tests.
 durable_test := modules/durable/test
 durable_spec := $(wildcard $(durable_test)/spec/*.c)
