@@ -6,8 +6,7 @@
  * bystander schedules one timeout and cancels the oldest of 1024 as fast as it
  * can, in a quiet time before, and during the burst.
  *
- *   count=100000  task_us=0  bystander=1  aged=1  tick_ms=100
- *   lead_ms=N     from the creation to the deadline; 0: as long as it needs
+ *   count=100000  bystander=1  aged=1  tick_ms=100
  *
  * aged=1: before, twice as many others were scheduled and half of them, at
  * random, cancelled; the other half when all is scheduled. So memory lies about
@@ -49,8 +48,7 @@ static struct {
 
 static struct {
 	struct subject *subject;
-	uint64_t count, unsure, tick_ns, task_ns, due_ns, clock_cost_ns;
-	uint64_t lead_ms; /* 0: as long as it needs */
+	uint64_t count, unsure, tick_ns, due_ns, clock_cost_ns;
 	bool aged, bystander;
 	/* Where the bystander waits until its clock has been read. */
 	pthread_barrier_t ended;
@@ -79,16 +77,6 @@ burst_read_cpu_ns(void)
 	return perf_cpu_ns() - own_ns;
 }
 
-static inline uint64_t
-burst_count_start(void)
-{
-	uint64_t count;
-
-	count = atomic_load_explicit(&burst_started, memory_order_relaxed) + 1;
-	atomic_store_explicit(&burst_started, count, memory_order_relaxed);
-	return count;
-}
-
 static void
 burst_note_last(void)
 {
@@ -98,26 +86,18 @@ burst_note_last(void)
 	atomic_store(&burst_over, true);
 }
 
-static void
-burst_spin(uint64_t ns)
-{
-	uint64_t end_ns = perf_now_ns() + ns;
-
-	while (perf_now_ns() < end_ns)
-		continue;
-}
-
+/* All tasks run in one thread. */
 SUBJECT_TASK(burst_task, arg)
 {
-	uint64_t count = burst_count_start();
+	uint64_t count =
+	    atomic_load_explicit(&burst_started, memory_order_relaxed) + 1;
 
 	(void)arg;
+	atomic_store_explicit(&burst_started, count, memory_order_relaxed);
 	if (count == 1)
 		burst_first_ns = perf_now_ns();
 	if (count == burst_load.count)
 		burst_note_last();
-	if (burst_load.task_ns)
-		burst_spin(burst_load.task_ns);
 }
 
 static void
@@ -165,16 +145,6 @@ bystander_thread(void *arg)
 	return NULL;
 }
 
-/* False: the subject has a thread of its own. */
-static bool
-burst_turn(void)
-{
-	if (!SUBJECT_SINGLE)
-		return false;
-	subject_turn(burst_load.subject);
-	return true;
-}
-
 /* When the thread was descheduled inside the call, the deadline is that much
  * later, and might belong to the next tick. One more is scheduled for each of
  * those, and the last start is that of the count-th. */
@@ -185,23 +155,13 @@ burst_fill(void)
 
 	for (i = 0; i < burst_load.count + burst_load.unsure; i++) {
 		now_ns = perf_now_ns();
-		perf_must(
-		    now_ns < burst_load.due_ns, "scheduling within lead_ms");
+		perf_must(now_ns < burst_load.due_ns, "scheduling in time");
 		subject_schedule(burst_load.subject, NULL, burst_task, NULL,
 		    burst_load.due_ns - now_ns);
 		if (perf_now_ns() - now_ns > limit_ns)
 			burst_load.unsure++;
 		turn_seldom(burst_load.subject, i);
 	}
-}
-
-static void
-burst_swap(subject_handle *a, subject_handle *b)
-{
-	subject_handle kept = *a;
-
-	*a = *b;
-	*b = kept;
 }
 
 static void
@@ -220,16 +180,19 @@ static subject_handle *
 burst_age_begin(uint64_t seed)
 {
 	uint64_t i, count = 2 * burst_load.count;
-	subject_handle *handles = calloc(count, sizeof(*handles));
+	subject_handle *handles = calloc(count, sizeof(*handles)), *other, kept;
 
 	perf_must(handles, "calloc");
 	for (i = 0; i < count; i++) {
 		bystander_schedule(&handles[i]);
 		turn_seldom(burst_load.subject, i);
 	}
-	for (i = count; i > 1; i--)
-		burst_swap(
-		    &handles[perf_random_below(&seed, i)], &handles[i - 1]);
+	for (i = count; i > 1; i--) {
+		other = &handles[perf_random_below(&seed, i)];
+		kept = *other;
+		*other = handles[i - 1];
+		handles[i - 1] = kept;
+	}
 	/* A worker takes them over, and then releases them. */
 	perf_sleep_until_ns(perf_now_ns() + 2 * burst_load.tick_ns);
 	burst_age_cancel(handles + burst_load.count);
@@ -244,11 +207,12 @@ burst_await_last(void)
 {
 	uint64_t end_ns = burst_load.due_ns + HWT_SEC(PATIENCE_S);
 
-	if (SUBJECT_SINGLE)
-		perf_sleep_until_ns(burst_load.due_ns);
-	while (!atomic_load(&burst_over) && perf_now_ns() < end_ns)
-		if (!burst_turn())
+	perf_sleep_until_ns(burst_load.due_ns);
+	while (!atomic_load(&burst_over) && perf_now_ns() < end_ns) {
+		subject_turn(burst_load.subject);
+		if (!SUBJECT_SINGLE)
 			perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
+	}
 	atomic_store(&burst_phase, PHASE_END);
 	pthread_barrier_wait(&burst_load.ended);
 }
@@ -257,16 +221,13 @@ burst_await_last(void)
 static void
 burst_await_rest(void)
 {
-	uint64_t begun_ns = perf_now_ns(), now_ns = begun_ns;
 	uint64_t all = burst_load.count + burst_load.unsure;
+	uint64_t end_ns = perf_now_ns() + HWT_SEC(PATIENCE_S);
 
-	while (now_ns < begun_ns + 2 * burst_load.tick_ns + HWT_MS(10) ||
-	    (atomic_load(&burst_started) < all &&
-		now_ns < begun_ns + HWT_SEC(PATIENCE_S))) {
-		if (!burst_turn())
-			perf_sleep_until_ns(now_ns + HWT_MS(10));
-		now_ns = perf_now_ns();
-	}
+	do
+		pass_until_ns(burst_load.subject,
+		    perf_now_ns() + 2 * burst_load.tick_ns + HWT_MS(10));
+	while (atomic_load(&burst_started) < all && perf_now_ns() < end_ns);
 }
 
 static void
@@ -330,7 +291,7 @@ burst_measure(subject_handle *aged)
 	perf_sleep_until_ns(perf_now_ns() + 2 * burst_load.tick_ns);
 	quiet_ns = perf_now_ns();
 	perf_must(quiet_ns + HWT_MS(200) < burst_load.due_ns,
-	    "scheduling all in time: lead_ms is too short; that");
+	    "scheduling all in time");
 	atomic_store(&burst_phase, PHASE_QUIET);
 	burst_cpu_begun_ns = burst_read_cpu_ns();
 	perf_sleep_until_ns(burst_load.due_ns - HWT_MS(BURST_AHEAD_MS));
@@ -343,11 +304,9 @@ static void
 burst_read_options(void)
 {
 	burst_load.count = perf_option("count", 100000);
-	burst_load.task_ns = HWT_US(perf_option("task_us", 0));
 	burst_load.bystander = perf_option("bystander", 1);
 	burst_load.aged = perf_option("aged", 1);
 	burst_load.tick_ns = HWT_MS(perf_option("tick_ms", 100));
-	burst_load.lead_ms = perf_option("lead_ms", 0);
 	perf_options_end();
 	perf_must(
 	    burst_load.count && burst_load.tick_ns, "reading the options");
@@ -359,7 +318,7 @@ burst_read_options(void)
 static void
 burst(uint64_t seed)
 {
-	uint64_t created_ns, begun_ns, ticks;
+	uint64_t created_ns, begun_ns, lead_ns, ticks;
 	subject_handle *aged = NULL;
 
 	burst_read_options();
@@ -372,11 +331,9 @@ burst(uint64_t seed)
 		aged = burst_age_begin(seed);
 	/* What is still to be done is less than that was; and then there is
 	 * to be a quiet time. */
-	if (!burst_load.lead_ms)
-		burst_load.lead_ms = 1000 + burst_load.count / 1000 +
-		    3 * (perf_now_ns() - begun_ns) / HWT_MS(1);
-	ticks = (perf_now_ns() - created_ns + HWT_MS(burst_load.lead_ms)) /
-	    burst_load.tick_ns;
+	lead_ns = HWT_SEC(1) + HWT_US(burst_load.count) +
+	    3 * (perf_now_ns() - begun_ns);
+	ticks = (perf_now_ns() - created_ns + lead_ns) / burst_load.tick_ns;
 	burst_load.due_ns =
 	    created_ns + ticks * burst_load.tick_ns - burst_before_boundary_ns;
 	burst_measure(aged);

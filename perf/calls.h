@@ -20,20 +20,20 @@
  *
  *   threads=1        a subject for one thread is made for each
  *   outstanding=N    timeouts of each thread; with touch, of all
- *   delay_ms=N       30 s in pair, 60 s in touch; none may become due
- *   mix=1            pair: delays of 50 ms, 250 ms, 1 s and 30 s, by chance
+ *   delay_ms=N       touch; none may become due
+ *   mix=1            pair: delays of 50 ms, 250 ms, 1 s and 30 s, by chance,
+ *                    instead of 30 s
  *   random=1         pair: one drawn at random is replaced
  *   seconds=1        of the window
- *   calls=0          of each thread; 0: no limit. The window is the shorter
  *   pace=0           pair: calls a second of all threads together, in batches,
  *                    one each millisecond; 0: as fast as they can
- *   tick_ms=N  probe_every_us=N probe_delay_ms=N probe_stagger_ms=N
+ *   tick_ms=N  probe_every_us=N  probe_delay_ms=N
  *
  * The window begins two ticks after all was scheduled, and CPU is measured
  * until two ticks after its end, in which the subject may take over what was
  * scheduled. CPU is that of the process, less the observer's. One pair of
- * 64 is timed. touch has a window of a quarter before,
- * to warm up, and small pages for all subjects.
+ * 64 is timed. In touch, as many calls were made before, and all subjects have
+ * small pages.
  */
 #ifndef PERF_CALLS_H
 #define PERF_CALLS_H
@@ -68,11 +68,15 @@ struct caller {
 };
 
 static struct {
-	uint64_t threads, outstanding, tick_ns, delay_ns, calls, pace, seed;
+	uint64_t threads, outstanding, tick_ns, delay_ns, pace, seed;
 	uint64_t window_ns, origin_from_ns, origin_to_ns, clock_cost_ns;
-	bool mix, random, touch, flood, rounds, filled;
+	bool random, touch, flood, rounds, filled;
+	enum {
+		DELAY_SAME, /* delay_ns */
+		DELAY_MIX,
+		DELAY_FAR
+	} delays;
 	void (*batch)(struct caller *caller, uint64_t count);
-	unsigned windows;
 	/* That of all threads, unless each has its own. */
 	struct subject *shared;
 	struct caller callers[THREADS_MAX];
@@ -86,24 +90,42 @@ struct window {
 };
 
 static uint64_t
-next_delay(struct caller *caller)
+far_delay_ns(struct caller *caller)
 {
-	static const uint64_t delays[4] = {
-	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30)};
-
-	return load.mix ? delays[perf_random(&caller->random) >> 62]
-			: load.delay_ns;
+	return HWT_SEC(FLOOD_NEAREST_S) +
+	    HWT_MS(perf_random_below(
+		&caller->random, UINT64_C(1000) * FLOOD_RANGE_S));
 }
 
 static uint64_t
+next_delay_ns(struct caller *caller)
+{
+	static const uint64_t mix[4] = {
+	    HWT_MS(50), HWT_MS(250), HWT_SEC(1), HWT_SEC(30)};
+
+	if (load.delays == DELAY_SAME)
+		return load.delay_ns;
+	return load.delays == DELAY_FAR
+	    ? far_delay_ns(caller)
+	    : mix[perf_random(&caller->random) >> 62];
+}
+
+static subject_handle *
+random_place(struct caller *caller)
+{
+	return &caller->table[perf_random_below(
+	    &caller->random, load.outstanding)];
+}
+
+static subject_handle *
 next_place(struct caller *caller)
 {
 	uint64_t place = caller->place;
 
 	if (load.random)
-		return perf_random_below(&caller->random, load.outstanding);
+		return random_place(caller);
 	caller->place = place + 1 == load.outstanding ? 0 : place + 1;
-	return place;
+	return &caller->table[place];
 }
 
 static inline void
@@ -134,9 +156,9 @@ pair_batch(struct caller *caller, uint64_t count)
 
 	for (; count; count--) {
 		begun_ns = call_begins(caller);
-		place = &caller->table[next_place(caller)];
+		place = next_place(caller);
 		subject_cancel(caller->subject, *place);
-		schedule(caller, place, next_delay(caller));
+		schedule(caller, place, next_delay_ns(caller));
 		call_ends(caller, begun_ns);
 	}
 }
@@ -144,51 +166,13 @@ pair_batch(struct caller *caller, uint64_t count)
 static void
 touch_batch(struct caller *caller, uint64_t count)
 {
-	uint64_t random = caller->random, connections = load.outstanding;
-	subject_handle *handle;
+	subject_handle *place;
 
 	caller->done += count;
 	for (; count; count--) {
-		handle =
-		    &caller->table[perf_random_below(&random, connections)];
-		subject_reschedule(caller->subject, handle, load.delay_ns);
-	}
-	caller->random = random;
-}
-
-static uint64_t
-far_delay_ns(struct caller *caller)
-{
-	return HWT_SEC(FLOOD_NEAREST_S) +
-	    HWT_MS(perf_random_below(
-		&caller->random, UINT64_C(1000) * FLOOD_RANGE_S));
-}
-
-static void
-replace_batch(struct caller *caller, uint64_t count)
-{
-	subject_handle *handle;
-
-	caller->done += count;
-	for (; count; count--) {
-		handle = &caller->table[perf_random_below(
-		    &caller->random, load.outstanding)];
-		subject_cancel(caller->subject, *handle);
-		schedule(caller, handle, far_delay_ns(caller));
-	}
-}
-
-static void
-reschedule_batch(struct caller *caller, uint64_t count)
-{
-	subject_handle *handle;
-
-	caller->done += count;
-	for (; count; count--) {
-		handle = &caller->table[perf_random_below(
-		    &caller->random, load.outstanding)];
+		place = random_place(caller);
 		subject_reschedule(
-		    caller->subject, handle, far_delay_ns(caller));
+		    caller->subject, place, next_delay_ns(caller));
 	}
 }
 
@@ -255,10 +239,9 @@ static const struct flood {
 	/* Its timeouts are pending before it begins. */
 	bool filled;
 	void (*batch)(struct caller *caller, uint64_t count);
-} floods[] = {{"replace", true, replace_batch},
-    {"reschedule", true, reschedule_batch}, {"pull_in", true, pull_in_batch},
-    {"at_once", false, at_once_batch}, {"earlier", false, earlier_batch},
-    {"nothing", true, nothing_batch}};
+} floods[] = {{"replace", true, pair_batch}, {"reschedule", true, touch_batch},
+    {"pull_in", true, pull_in_batch}, {"at_once", false, at_once_batch},
+    {"earlier", false, earlier_batch}, {"nothing", true, nothing_batch}};
 
 /* How many calls the pace still asks for in this millisecond; 0: it sleeps. */
 static uint64_t
@@ -288,11 +271,7 @@ next_batch(const struct caller *caller)
 		batch = load.pace ? behind_pace(caller, now_ns) : BATCH;
 	}
 	subject_turn_begins(now_ns);
-	if (batch > BATCH)
-		batch = BATCH;
-	if (load.calls && load.calls - caller->done < batch)
-		batch = load.calls - caller->done;
-	return batch;
+	return batch < BATCH ? batch : BATCH;
 }
 
 static void
@@ -309,26 +288,24 @@ calls_window(struct caller *caller)
 	subject_turn_begins(0);
 }
 
-static uint64_t
-fill_delay_ns(struct caller *caller)
-{
-	if (load.rounds)
-		return far_delay_ns(caller);
-	if (load.flood)
-		return HWT_SEC(FLOOD_NEAREST_S + FLOOD_RANGE_S);
-	return next_delay(caller);
-}
-
+/* A flood's delays are random only when it has begun. */
 static void
 fill_table(struct caller *caller)
 {
-	uint64_t stride = load.touch ? stride_prime : 1, i;
+	uint64_t stride = load.touch ? stride_prime : 1, delay_ns, i;
 
 	for (i = 0; load.filled && i < load.outstanding; i++) {
+		delay_ns = load.flood && !load.rounds
+		    ? HWT_SEC(FLOOD_NEAREST_S + FLOOD_RANGE_S)
+		    : next_delay_ns(caller);
 		schedule(caller, &caller->table[i * stride % load.outstanding],
-		    fill_delay_ns(caller));
+		    delay_ns);
 		if (i % BATCH == 0)
 			subject_turn(caller->subject);
+	}
+	for (i = 0; load.touch && i < load.outstanding; i += BATCH) {
+		touch_batch(caller, BATCH);
+		subject_turn(caller->subject);
 	}
 }
 
@@ -347,6 +324,7 @@ caller_begin(struct caller *caller)
 	caller->table = calloc(load.outstanding, sizeof(subject_handle));
 	perf_must(caller->table, "calloc");
 	fill_table(caller);
+	caller->done = 0;
 }
 
 static void
@@ -367,21 +345,16 @@ static void *
 caller_thread(void *arg)
 {
 	struct caller *caller = arg;
-	unsigned i;
 
 	caller_begin(caller);
 	pthread_barrier_wait(&load.filled_all);
 	if (load.touch)
 		caller->table = load.callers[0].table;
-	for (i = 0; i < load.windows; i++) {
-		caller->done = 0;
-		memset(caller->times, 0, sizeof(*caller->times));
-		pthread_barrier_wait(&load.begun);
-		/* Its own: on a busy machine it may be late to begin. */
-		caller->begun_ns = perf_now_ns();
-		calls_window(caller);
-		pthread_barrier_wait(&load.ended);
-	}
+	pthread_barrier_wait(&load.begun);
+	/* Its own: on a busy machine it may be late to begin. */
+	caller->begun_ns = perf_now_ns();
+	calls_window(caller);
+	pthread_barrier_wait(&load.ended);
 	pthread_barrier_wait(&load.ended);
 	caller_end(caller);
 	return NULL;
@@ -398,44 +371,26 @@ settle(void)
 /* The observer's CPU, which is this thread's and the control thread's, does not
  * count. */
 static struct window
-measure_window(bool last)
+measure(void)
 {
 	struct window window;
 	uint64_t begun_ns, own_ns;
 
+	pthread_barrier_wait(&load.filled_all);
 	settle();
 	own_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	window.cpu_ns = perf_cpu_ns() - own_ns;
 	begun_ns = perf_now_ns();
-	if (last)
-		observer_begin();
+	observer_begin();
 	pthread_barrier_wait(&load.begun);
-	if (last)
-		observer_run(load.shared, begun_ns);
+	observer_run(load.shared, begun_ns);
 	pthread_barrier_wait(&load.ended);
 	window.wall_ns = perf_now_ns() - begun_ns;
 	settle();
 	own_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	window.cpu_ns = perf_cpu_ns() - own_ns - window.cpu_ns;
 	window.cpu_wall_ns = perf_now_ns() - begun_ns;
-	if (last)
-		window.cpu_ns -= observer_end(load.shared);
-	return window;
-}
-
-static struct window
-measure(void)
-{
-	uint64_t window_ns = load.window_ns;
-	struct window window;
-	unsigned i;
-
-	pthread_barrier_wait(&load.filled_all);
-	for (i = 0; i < load.windows; i++) {
-		load.window_ns =
-		    i + 1 < load.windows ? window_ns / 4 : window_ns;
-		window = measure_window(i + 1 == load.windows);
-	}
+	window.cpu_ns -= observer_end(load.shared);
 	pthread_barrier_wait(&load.ended);
 	return window;
 }
@@ -484,10 +439,11 @@ judge_outcomes(uint64_t refused, uint64_t took_ns)
 {
 	uint64_t ran = atomic_load(&strays);
 
-	if (!load.mix && ran && took_ns >= load.delay_ns)
+	if (load.delays != DELAY_MIX && ran && took_ns >= load.delay_ns)
 		perf_skip("too slow for this: timeouts became due before they "
 			  "could be cancelled");
-	perf_must(load.mix || !ran, "keeping what was not due from running");
+	perf_must(load.delays == DELAY_MIX || !ran,
+	    "keeping what was not due from running");
 	if (!load.touch && !load.flood)
 		perf_must(refused == ran, "cancelling what was pending");
 }
@@ -540,10 +496,10 @@ static void
 calls_read_options(uint64_t seed, uint64_t outstanding, uint64_t tick_ms)
 {
 	load.seed = seed;
+	load.filled = true;
 	load.threads = perf_option("threads", 1);
 	load.outstanding = perf_option("outstanding", outstanding);
 	load.tick_ns = HWT_MS(perf_option("tick_ms", tick_ms));
-	load.calls = perf_option("calls", 0);
 	load.window_ns = (uint64_t)(1e9 * perf_fraction("seconds", 1));
 	perf_must(load.threads && load.threads <= THREADS_MAX &&
 		load.outstanding && load.outstanding < stride_prime &&
@@ -556,14 +512,12 @@ pair(uint64_t seed)
 {
 	calls_read_options(seed, 1024, 100);
 	observer_read_options(0, 200, 0);
-	load.delay_ns = HWT_MS(perf_option("delay_ms", 30000));
-	load.mix = perf_option("mix", 0);
+	load.delay_ns = HWT_SEC(30);
+	load.delays = perf_option("mix", 0) ? DELAY_MIX : DELAY_SAME;
 	load.random = perf_option("random", 0);
 	load.pace = perf_option("pace", 0);
 	perf_options_end();
 	load.batch = pair_batch;
-	load.filled = true;
-	load.windows = 1;
 	observer_create(load.window_ns, load.tick_ns);
 	calls_run();
 }
@@ -579,32 +533,28 @@ touch(uint64_t seed)
 	need_memory(load.outstanding, 256);
 	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	load.batch = touch_batch;
-	load.touch = load.filled = true;
-	load.windows = 2;
+	load.touch = true;
 	calls_run();
 }
 
 /* Minutes before anything is due. */
 static void
-far_run(uint64_t seed, const char *name)
+far_run(const char *name)
 {
-	const struct flood *chosen = NULL;
-	unsigned i;
+	const struct flood *flood = floods;
 
 	perf_options_end();
 	need_threads();
 	need_memory(load.threads * load.outstanding, 256);
-	for (i = 0; i < sizeof(floods) / sizeof(floods[0]); i++)
-		if (!strcmp(name, floods[i].name))
-			chosen = &floods[i];
-	perf_must(chosen && load.window_ns <= HWT_SEC(FLOOD_NEAREST_S) / 2,
-	    "reading the options");
-	load.seed = seed;
-	load.batch = chosen->batch;
-	load.filled = chosen->filled;
-	load.flood = true;
+	while (strcmp(name, flood->name) != 0)
+		perf_must(++flood < floods + sizeof(floods) / sizeof(*floods),
+		    "finding such a flood");
+	load.batch = flood->batch;
+	load.filled = flood->filled;
+	load.flood = load.random = true;
 	load.delay_ns = HWT_SEC(FLOOD_NEAREST_S);
-	load.windows = 1;
+	load.delays = DELAY_FAR;
+	perf_must(load.window_ns <= load.delay_ns / 2, "reading the options");
 	observer_create(load.window_ns, load.tick_ns);
 	calls_run();
 }
@@ -614,7 +564,7 @@ flood(uint64_t seed)
 {
 	calls_read_options(seed, 100000, 1);
 	observer_read_options(2000, 20, 5);
-	far_run(seed, perf_text("what", "replace"));
+	far_run(perf_text("what", "replace"));
 }
 
 static void
@@ -623,7 +573,7 @@ rounds(uint64_t seed)
 	calls_read_options(seed, 1000000, 1);
 	observer_read_options(100, 500, 5);
 	load.rounds = true;
-	far_run(seed, "nothing");
+	far_run("nothing");
 }
 
 #endif

@@ -10,8 +10,8 @@
  * client's. At the end the server is stopped with all commands under way: each
  * deadline must expire, none before its time.
  *
- *   connections=50  threads=1  depth=16 (commands under way on each)
- *   deadline_ms=1000  slice_ms=100  seconds=8  tick_ms=10
+ *   threads=1  depth=16 (commands under way on each connection)
+ *   seconds=8  tick_ms=10
  *
  * Who would call it unfair: a client whose replies come in order, as those of
  * Redis do, can do with one timeout per connection, for its oldest command.
@@ -34,19 +34,15 @@
 #include "perf/driver.h"
 
 enum {
-	CLIENTS_MAX = 64,
+	CONNECTIONS = 50,
+	DEPTH_MAX = 16,
 	SLICES_MAX = 4096,
-	KEYS = 1000,
-	VALUE_BYTES = 32,
 	EVENTS = 64,
+	DEADLINE_MS = 1000,
+	SLICE_MS = 100,
 	/* The first ticks of a slice do not count. */
 	SETTLE_TICKS = 3
 };
-
-static struct {
-	uint64_t connections, threads, depth, deadline_ns, slice_ns, tick_ns;
-	struct subject *shared;
-} deadline_load;
 
 /* A command under way. armed: it has a deadline. sent_ns: while timing. */
 struct operation {
@@ -58,25 +54,28 @@ struct operation {
 /* Replies come in order: the oldest command is operation[oldest]. */
 struct connection {
 	redisContext *redis;
-	struct operation *operation;
+	struct operation operation[DEPTH_MAX];
 	uint64_t oldest;
 };
 
 struct client {
 	_Alignas(64) atomic_uint_fast64_t replies;
 	struct subject *subject;
-	struct connection *connections;
-	uint64_t count, random, turn_ns;
+	uint64_t turn_ns;
+	unsigned first; /* of its connections: each threads-th is its own */
 	int epoll;
 	pthread_t thread;
 };
 
 static struct {
-	pid_t pid;
+	uint64_t threads, depth, tick_ns;
+	struct subject *shared;
+	pid_t server;
 	int port;
-} server;
+	struct client clients[CONNECTIONS];
+	struct connection connections[CONNECTIONS];
+} redis_load;
 
-static struct client clients[CLIENTS_MAX];
 static atomic_bool with_deadlines, timing, server_stopped, stopping;
 /* Before the server is stopped, no deadline is to expire, unless the machine
  * stands still for as long. */
@@ -90,7 +89,7 @@ SUBJECT_TASK(deadline_task, arg)
 		atomic_fetch_add(&expired, 1);
 		return;
 	}
-	if (perf_now_ns() < operation->sent_ns + deadline_load.deadline_ns)
+	if (perf_now_ns() < operation->sent_ns + HWT_MS(DEADLINE_MS))
 		atomic_fetch_add(&early, 1);
 	atomic_fetch_add(&expired_stopped, 1);
 }
@@ -117,24 +116,17 @@ server_start(void)
 	pid_t parent = getpid();
 	char port[16];
 
-	server.port = free_port();
-	snprintf(port, sizeof(port), "%d", server.port);
-	server.pid = fork();
-	perf_must(server.pid >= 0, "fork");
-	if (server.pid)
+	redis_load.port = free_port();
+	snprintf(port, sizeof(port), "%d", redis_load.port);
+	redis_load.server = fork();
+	perf_must(redis_load.server >= 0, "fork");
+	if (redis_load.server)
 		return;
 	if (!prctl(PR_SET_PDEATHSIG, SIGKILL) && getppid() == parent)
 		execlp("redis-server", "redis-server", "--bind", "127.0.0.1",
 		    "--port", port, "--save", "", "--appendonly", "no", "--dir",
 		    "/", "--logfile", "/dev/null", (char *)NULL);
 	_exit(127);
-}
-
-static void
-server_stop(void)
-{
-	kill(server.pid, SIGKILL);
-	waitpid(server.pid, NULL, 0);
 }
 
 static redisContext *
@@ -145,9 +137,10 @@ server_connect(void)
 	int status;
 
 	while (true) {
-		if (waitpid(server.pid, &status, WNOHANG) == server.pid)
+		if (waitpid(redis_load.server, &status, WNOHANG) ==
+		    redis_load.server)
 			perf_skip("redis-server does not run here");
-		redis = redisConnect("127.0.0.1", server.port);
+		redis = redisConnect("127.0.0.1", redis_load.port);
 		if (redis && !redis->err)
 			return redis;
 		if (redis)
@@ -161,17 +154,10 @@ static void
 server_fill(void)
 {
 	redisContext *redis = server_connect();
-	char value[VALUE_BYTES + 1];
-	redisReply *reply;
-	unsigned key;
+	redisReply *reply = redisCommand(redis, "SET key %032d", 1);
 
-	memset(value, 'x', VALUE_BYTES);
-	value[VALUE_BYTES] = 0;
-	for (key = 0; key < KEYS; key++) {
-		reply = redisCommand(redis, "SET key:%u %s", key, value);
-		perf_must(reply && reply->type == REDIS_REPLY_STATUS, "SET");
-		freeReplyObject(reply);
-	}
+	perf_must(reply && reply->type == REDIS_REPLY_STATUS, "SET");
+	freeReplyObject(reply);
 	redisFree(redis);
 }
 
@@ -179,8 +165,6 @@ static void
 client_send(struct client *client, struct connection *connection,
     struct operation *operation)
 {
-	unsigned key = (unsigned)perf_random_below(&client->random, KEYS);
-
 	operation->armed =
 	    atomic_load_explicit(&with_deadlines, memory_order_relaxed);
 	if (atomic_load_explicit(&timing, memory_order_relaxed))
@@ -188,8 +172,8 @@ client_send(struct client *client, struct connection *connection,
 		    SUBJECT_DEADLINES ? client->turn_ns : perf_now_ns();
 	if (operation->armed)
 		subject_schedule(client->subject, &operation->handle,
-		    deadline_task, operation, deadline_load.deadline_ns);
-	perf_must(!redisAppendCommand(connection->redis, "GET key:%u", key),
+		    deadline_task, operation, HWT_MS(DEADLINE_MS));
+	perf_must(!redisAppendCommand(connection->redis, "GET key"),
 	    "appending a command");
 }
 
@@ -226,7 +210,7 @@ client_read(struct client *client, struct connection *connection)
 		    ((redisReply *)got)->type == REDIS_REPLY_STRING, "GET");
 		freeReplyObject(got);
 		operation = &connection->operation[connection->oldest];
-		if (++connection->oldest == deadline_load.depth)
+		if (++connection->oldest == redis_load.depth)
 			connection->oldest = 0;
 		if (operation->armed)
 			subject_cancel(client->subject, operation->handle);
@@ -255,18 +239,20 @@ client_run(void *arg)
 {
 	struct client *client = arg;
 	struct epoll_event events[EVENTS];
+	struct connection *connection;
 	uint64_t i, j;
 	int count, k;
 
 	if (SUBJECT_SINGLE)
 		client->subject = subject_create(
-		    deadline_load.tick_ns, client->count * deadline_load.depth);
+		    redis_load.tick_ns, CONNECTIONS * redis_load.depth);
 	client_turn(client);
-	for (i = 0; i < client->count; i++) {
-		for (j = 0; j < deadline_load.depth; j++)
-			client_send(client, &client->connections[i],
-			    &client->connections[i].operation[j]);
-		client_flush(&client->connections[i]);
+	for (i = client->first; i < CONNECTIONS; i += redis_load.threads) {
+		connection = &redis_load.connections[i];
+		for (j = 0; j < redis_load.depth; j++)
+			client_send(
+			    client, connection, &connection->operation[j]);
+		client_flush(connection);
 	}
 	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
 		count = epoll_wait(
@@ -283,7 +269,7 @@ client_run(void *arg)
 }
 
 static void
-client_connect(struct client *client, struct connection *connection)
+client_connect(const struct client *client, struct connection *connection)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
 	redisContext *redis = server_connect();
@@ -293,34 +279,25 @@ client_connect(struct client *client, struct connection *connection)
 	    "a socket that does not block");
 	redis->flags &= ~REDIS_BLOCK;
 	connection->redis = redis;
-	connection->operation =
-	    calloc(deadline_load.depth, sizeof(*connection->operation));
-	perf_must(connection->operation &&
-		!epoll_ctl(client->epoll, EPOLL_CTL_ADD, redis->fd, &event),
+	perf_must(!epoll_ctl(client->epoll, EPOLL_CTL_ADD, redis->fd, &event),
 	    "watching a connection");
 }
 
 static void
-clients_start(uint64_t seed)
+clients_start(void)
 {
 	struct client *client;
-	uint64_t i, j, given = 0;
+	unsigned i;
+	uint64_t k;
 
-	for (i = 0; i < deadline_load.threads; i++) {
-		client = &clients[i];
-		client->subject = deadline_load.shared;
-		client->random = seed * deadline_load.threads + i;
-		client->count = deadline_load.connections * (i + 1) /
-			deadline_load.threads -
-		    given;
-		given += client->count;
+	for (i = 0; i < redis_load.threads; i++) {
+		client = &redis_load.clients[i];
+		client->subject = redis_load.shared;
+		client->first = i;
 		client->epoll = epoll_create1(EPOLL_CLOEXEC);
-		client->connections =
-		    calloc(client->count, sizeof(*client->connections));
-		perf_must(client->epoll >= 0 && client->connections,
-		    "making a client");
-		for (j = 0; j < client->count; j++)
-			client_connect(client, &client->connections[j]);
+		perf_must(client->epoll >= 0, "epoll_create1");
+		for (k = i; k < CONNECTIONS; k += redis_load.threads)
+			client_connect(client, &redis_load.connections[k]);
 		perf_start(&client->thread, client_run, client);
 	}
 }
@@ -329,22 +306,17 @@ clients_start(uint64_t seed)
 static uint64_t
 clients_stop(void)
 {
-	struct connection *connection;
-	uint64_t i, j, k, armed = 0;
+	uint64_t i, k, armed = 0;
 
 	atomic_store(&stopping, true);
-	for (i = 0; i < deadline_load.threads; i++)
-		pthread_join(clients[i].thread, NULL);
-	for (i = 0; i < deadline_load.threads; i++) {
-		for (j = 0; j < clients[i].count; j++) {
-			connection = &clients[i].connections[j];
-			for (k = 0; k < deadline_load.depth; k++)
-				armed += connection->operation[k].armed;
-			redisFree(connection->redis);
-			free(connection->operation);
-		}
-		close(clients[i].epoll);
-		free(clients[i].connections);
+	for (i = 0; i < redis_load.threads; i++) {
+		pthread_join(redis_load.clients[i].thread, NULL);
+		close(redis_load.clients[i].epoll);
+	}
+	for (i = 0; i < CONNECTIONS; i++) {
+		for (k = 0; k < redis_load.depth; k++)
+			armed += redis_load.connections[i].operation[k].armed;
+		redisFree(redis_load.connections[i].redis);
 	}
 	return armed;
 }
@@ -354,9 +326,9 @@ replies_of_all(void)
 {
 	uint64_t i, sum = 0;
 
-	for (i = 0; i < deadline_load.threads; i++)
+	for (i = 0; i < redis_load.threads; i++)
 		sum += atomic_load_explicit(
-		    &clients[i].replies, memory_order_relaxed);
+		    &redis_load.clients[i].replies, memory_order_relaxed);
 	return sum;
 }
 
@@ -371,12 +343,11 @@ measure_slice(bool deadlines)
 	uint64_t from_ns, replies, cpu_ns;
 
 	atomic_store(&with_deadlines, deadlines);
-	perf_sleep_until_ns(
-	    perf_now_ns() + SETTLE_TICKS * deadline_load.tick_ns);
+	perf_sleep_until_ns(perf_now_ns() + SETTLE_TICKS * redis_load.tick_ns);
 	from_ns = perf_now_ns();
 	replies = replies_of_all();
 	cpu_ns = perf_cpu_ns();
-	perf_sleep_until_ns(from_ns + deadline_load.slice_ns);
+	perf_sleep_until_ns(from_ns + HWT_MS(SLICE_MS));
 	replies = replies_of_all() - replies;
 	cpu_ns = perf_cpu_ns() - cpu_ns;
 	return (struct slice){
@@ -431,8 +402,7 @@ measure_slices(double seconds)
 static void
 expire_all(void)
 {
-	uint64_t all = deadline_load.connections * deadline_load.depth, until,
-		 end_ns, armed;
+	uint64_t all = CONNECTIONS * redis_load.depth, until, end_ns, armed;
 
 	atomic_store(&with_deadlines, true);
 	atomic_store(&timing, true);
@@ -440,9 +410,8 @@ expire_all(void)
 	while (replies_of_all() < until)
 		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
 	atomic_store(&server_stopped, true);
-	kill(server.pid, SIGSTOP);
-	end_ns =
-	    perf_now_ns() + deadline_load.deadline_ns + HWT_SEC(PATIENCE_S);
+	kill(redis_load.server, SIGSTOP);
+	end_ns = perf_now_ns() + HWT_MS(DEADLINE_MS) + HWT_SEC(PATIENCE_S);
 	while (atomic_load(&expired_stopped) < all && perf_now_ns() < end_ns)
 		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
 	armed = clients_stop();
@@ -457,30 +426,27 @@ deadline(uint64_t seed)
 {
 	double seconds = perf_fraction("seconds", 8);
 
-	deadline_load.connections = perf_option("connections", 50);
-	deadline_load.threads = perf_option("threads", 1);
-	deadline_load.depth = perf_option("depth", 16);
-	deadline_load.deadline_ns = HWT_MS(perf_option("deadline_ms", 1000));
-	deadline_load.slice_ns = HWT_MS(perf_option("slice_ms", 100));
-	deadline_load.tick_ns = HWT_MS(perf_option("tick_ms", 10));
+	(void)seed;
+	redis_load.threads = perf_option("threads", 1);
+	redis_load.depth = perf_option("depth", DEPTH_MAX);
+	redis_load.tick_ns = HWT_MS(perf_option("tick_ms", 10));
 	perf_options_end();
-	perf_must(deadline_load.threads &&
-		deadline_load.threads <= CLIENTS_MAX &&
-		deadline_load.connections >= deadline_load.threads &&
-		deadline_load.depth && deadline_load.deadline_ns &&
-		deadline_load.slice_ns && deadline_load.tick_ns,
+	perf_must(redis_load.threads && redis_load.threads <= CONNECTIONS &&
+		redis_load.depth && redis_load.depth <= DEPTH_MAX &&
+		redis_load.tick_ns,
 	    "reading the options");
 	server_start();
 	server_fill();
 	if (!SUBJECT_SINGLE)
-		deadline_load.shared = subject_create(deadline_load.tick_ns,
-		    deadline_load.connections * deadline_load.depth);
-	clients_start(seed);
+		redis_load.shared = subject_create(
+		    redis_load.tick_ns, CONNECTIONS * redis_load.depth);
+	clients_start();
 	measure_slices(seconds);
 	expire_all();
 	if (!SUBJECT_SINGLE)
-		subject_destroy(deadline_load.shared);
-	server_stop();
+		subject_destroy(redis_load.shared);
+	kill(redis_load.server, SIGKILL);
+	waitpid(redis_load.server, NULL, 0);
 }
 
 #endif

@@ -275,8 +275,7 @@ observer_read_options(uint64_t every_us, uint64_t delay_ms, uint64_t stagger_ms)
 {
 	observer.every_ns = HWT_US(perf_option("probe_every_us", every_us));
 	observer.delay_ns = HWT_MS(perf_option("probe_delay_ms", delay_ms));
-	observer.stagger_ns =
-	    HWT_MS(perf_option("probe_stagger_ms", stagger_ms));
+	observer.stagger_ns = HWT_MS(stagger_ms);
 }
 
 #endif

@@ -6,13 +6,11 @@
 # variant of one: build/plain/perf/SUBJECT. perf/schemes.c is a program alone.
 
 variant_hwt_at := hwt -DSUBJECT_DEADLINES=1
-variant_libevent_mt := libevent -DLIBEVENT_MT=1
 variant_mutex_wheel_at := mutex_wheel -DSUBJECT_DEADLINES=1
 variant_mutex_wheel_lazy := mutex_wheel -DSUBJECT_DEADLINES=1 \
 	-DMUTEX_WHEEL_LAZY=1
 variant_mutex_wheel_sharded := mutex_wheel -DSUBJECT_DEADLINES=1 \
 	-DMUTEX_WHEEL_SHARDS=64
-variant_mutex_wheel_spin := mutex_wheel -DMUTEX_WHEEL_SPIN=1
 subjects := $(sort $(patsubst perf/subject/%.h,%,$(wildcard perf/subject/*.h)) \
 	$(patsubst variant_%,%,$(filter variant_%,$(.VARIABLES))))
 subject = $(notdir $(basename $@))
@@ -28,7 +26,7 @@ perf_programs := $(perf_names:%=build/plain/%) $(module_perf)
 # be there, and what it is linked with.
 peer_of = $(firstword $(subst _, ,$1))
 header_libevent := event2/event.h
-libs_of_libevent := -levent_core -levent_pthreads
+libs_of_libevent := -levent_core
 header_libuv := uv.h
 libs_of_libuv := -luv
 libs_of_tokio := -lgcc_s -ldl

@@ -11,8 +11,8 @@
  *
  *   schemes SCHEME [n=N] [budget_ms=100] [seed=1]
  *
- * Without n, n is 10^2 to 10^6, and the slopes are printed: least squares of
- * log cost on log n from 10^4 up. The unit of a slope is what the paper's table
+ * Without n, n is 10^2 to 10^6, and the slopes of log cost on log n are
+ * printed, from 10^4 to 10^6. The unit of a slope is what the paper's table
  * of complexities has; more memory alone gives a slope of 0.1 to 0.3. What hwt
  * costs, which is scheme 6 for any thread, the driver measures.
  */
@@ -35,8 +35,7 @@ enum {
 	/* The second of the hierarchical wheels turns in 65536. */
 	CHECK_RANGE = 140000,
 	STRIDE_PRIME = 1000000007,
-	SIZES = 5,
-	SIZES_UPPER = 3
+	SIZES = 5
 };
 
 /* at: the pointer to this record. place: in the heap. */
@@ -314,32 +313,23 @@ bench_destroy(void)
 	free(bench.expired);
 }
 
-/* Half of the intervals are short; those of whole turns are not rare. */
-static uint64_t
-check_interval(void)
+/* The oracle: due[i] is the tick of a timer that is pending, otherwise 0. Half
+ * of the intervals are short; those of whole turns are not rare. */
+static void
+check_call(uint64_t *due)
 {
 	uint64_t word = perf_random(&bench.random) >> 8;
+	uint64_t i = perf_random_below(&bench.random, CHECK_TIMERS);
+	uint64_t interval = 1 + (word >> 8) % (word % 2 ? 16 : CHECK_RANGE - 1);
 
 	if (word % 16 == 0)
-		return (uint64_t)BUCKETS << (word >> 8) % 8;
-	return 1 + (word >> 8) % (word % 2 ? 16 : CHECK_RANGE - 1);
-}
-
-/* The oracle: due[i] is the tick of a timer that is pending, otherwise 0. */
-static void
-check_calls(uint64_t *due)
-{
-	uint64_t calls = perf_random_below(&bench.random, 8), i;
-
-	while (calls--) {
-		i = perf_random_below(&bench.random, CHECK_TIMERS);
-		if (!due[i]) {
-			due[i] = bench.now + check_interval();
-			start(i, due[i] - bench.now);
-		} else if (perf_random_below(&bench.random, 4) == 0) {
-			due[i] = 0;
-			bench.scheme->stop(&bench.records[i]);
-		}
+		interval = (uint64_t)BUCKETS << (word >> 8) % 8;
+	if (!due[i]) {
+		due[i] = bench.now + interval;
+		start(i, interval);
+	} else if (word % 5 == 0) {
+		due[i] = 0;
+		bench.scheme->stop(&bench.records[i]);
 	}
 }
 
@@ -350,8 +340,8 @@ check(void)
 
 	bench_create(CHECK_TIMERS, CHECK_RANGE);
 	for (tick = 1; tick <= CHECK_TICKS + CHECK_RANGE; tick++) {
-		if (tick <= CHECK_TICKS)
-			check_calls(due);
+		for (i = tick <= CHECK_TICKS ? tick % 8 : 0; i; i--)
+			check_call(due);
 		bench.scheme->tick();
 		expired += bench.expired_count;
 		while (bench.expired_count) {
@@ -458,22 +448,13 @@ measure(uint64_t n, double cost_ns[OPERATIONS])
 	bench_destroy();
 }
 
+/* From 10^4 to 10^6: also by least squares, the size between has no weight. */
 static double
 slope(double cost_ns[SIZES][OPERATIONS], unsigned operation)
 {
-	double x, y, x_sum = 0, y_sum = 0, xx_sum = 0, xy_sum = 0;
-	unsigned i;
-
-	for (i = SIZES - SIZES_UPPER; i < SIZES; i++) {
-		x = (double)i * log(10);
-		y = log(cost_ns[i][operation]);
-		x_sum += x;
-		y_sum += y;
-		xx_sum += x * x;
-		xy_sum += x * y;
-	}
-	return (SIZES_UPPER * xy_sum - x_sum * y_sum) /
-	    (SIZES_UPPER * xx_sum - x_sum * x_sum);
+	return (log10(cost_ns[SIZES - 1][operation]) -
+		   log10(cost_ns[SIZES - 3][operation])) /
+	    2;
 }
 
 static void

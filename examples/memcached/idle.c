@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * memcached's idle timeouts by hwt: one timeout per connection, one mailbox per
+ * worker thread. The script run puts the calls into memcached's source.
+ *
  * The life of a connection: idle_begin when its worker thread has got it,
  * idle_touch at each command, idle_end when it is closed. All of them, and the
  * task, run on that worker's thread: after hwt_cancel has returned 0 there, a
@@ -14,11 +17,11 @@
 static struct hwt *timer;
 
 static void
-must(int result, const char *what)
+must(int result)
 {
 	if (result == 0)
 		return;
-	fprintf(stderr, "%s: %s\n", what, hwt_strerror(result));
+	fprintf(stderr, "idle timeouts: %s\n", hwt_strerror(result));
 	exit(EXIT_FAILURE);
 }
 
@@ -35,17 +38,16 @@ void
 idle_setup(LIBEVENT_THREAD *thread)
 {
 	struct hwt_options options = {.thread_name = "mc-idletimeout"};
-	struct idle_thread *idle = &thread->idle;
 
 	if (settings.idle_timeout == 0)
 		return;
 	if (timer == NULL)
-		must(hwt_create(&timer, &options), "idle timer");
-	must(hwt_mailbox_create(&idle->mailbox), "idle mailbox");
-	event_set(&idle->event, hwt_mailbox_fd(idle->mailbox),
-	    EV_READ | EV_PERSIST, run_mailbox, idle->mailbox);
-	event_base_set(thread->base, &idle->event);
-	must(event_add(&idle->event, NULL), "idle event");
+		must(hwt_create(&timer, &options));
+	must(hwt_mailbox_create(&thread->idle_mailbox));
+	event_set(&thread->idle_event, hwt_mailbox_fd(thread->idle_mailbox),
+	    EV_READ | EV_PERSIST, run_mailbox, thread->idle_mailbox);
+	event_base_set(thread->base, &thread->idle_event);
+	must(event_add(&thread->idle_event, NULL));
 }
 
 int
@@ -89,31 +91,29 @@ idle_begin(conn *c)
 	if (timer == NULL || !IS_TCP(c->transport))
 		return;
 	result = hwt_new_timeout_on(timer,
-	    hwt_mailbox_executor(c->thread->idle.mailbox), &c->idle, idle_task,
+	    hwt_mailbox_executor(c->thread->idle_mailbox), &c->idle, idle_task,
 	    c, idle_ns());
 	if (result != 0 && result != -ESHUTDOWN)
 		fprintf(stderr, "fd %d has no idle timeout: %s\n", c->sfd,
 		    hwt_strerror(result));
 }
 
+/* hwt_touch moves the deadline, or replaces a timeout in the mailbox, where a
+ * deadline cannot be moved. */
 void
 idle_touch(conn *c)
 {
-	if (c->idle.id == 0 || hwt_reschedule(timer, c->idle, idle_ns()) == 0)
-		return;
-	/* It is in the mailbox, where a deadline cannot be moved. */
-	idle_end(c);
-	idle_begin(c);
+	if (c->idle.id != 0)
+		(void)!hwt_touch(timer,
+		    hwt_mailbox_executor(c->thread->idle_mailbox), &c->idle,
+		    idle_task, c, idle_ns());
 }
 
 /* In idle_task, too: then there is nothing to cancel. */
 void
 idle_end(conn *c)
 {
-	int result = 0;
-
 	if (c->idle.id != 0)
-		result = hwt_cancel(timer, c->idle);
-	(void)result;
+		(void)!hwt_cancel(timer, c->idle);
 	c->idle = (hwt_timeout){0};
 }
