@@ -111,7 +111,9 @@ watch_spec(unsigned i, const struct hwt_operation_spec *spec)
 	struct operation_ledger *o = &ledger[i];
 	int rc;
 
-	o->not_before_ns = sim_now_ns + spec->delay_ns;
+	o->not_before_ns = spec->delay_ns == HWT_NEVER
+	    ? HWT_NEVER
+	    : sim_now_ns + spec->delay_ns;
 	rc = hwt_purgatory_watch(purgatory, &o->handle, spec);
 	if (rc >= 0)
 		o->accepted++;
@@ -587,6 +589,8 @@ const struct program purgatory_programs[] = {
 	"watch-due 0 | advance 2, advance 2 | event-a 1", ""),
     PROGRAM("watch-cancel-key", "make 2",
 	"needs 0 3, watch-ab 0 | cancel-a | cancel-b", ""),
+    PROGRAM("cancel-key-cancel-key-one-shard", "make 1, watch-ab 0",
+	"cancel-a | cancel-b | event-b 1", ""),
     PROGRAM("reuse-deadline", "make 1, watch-due 0, advance 0, pass 2",
 	"complete 0, watch-far 7 | advance 0", ""),
     PROGRAM("reuse-two-keys-deadline",
