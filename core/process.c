@@ -13,9 +13,10 @@
  * that needs an epoch takes a new one, with an empty registry and a new lock:
  * the thread that held the old lock at the fork does not exist in the child.
  *
- * REGISTRY. The list of live timers. hwt_destroy removes the timer under the
+ * REGISTRY. The live timers, in a hash table by serial: a process can have ten
+ * thousand of them, and threads that end look theirs up. hwt_destroy removes the timer under the
  * lock before it frees anything. So a thread that holds the lock may use the
- * timers in the list. The lock is held for one walk through the list at most,
+ * timers in the table. The lock is held for one walk through it at most,
  * or while a thread that exits returns its records. No thread waits while it
  * holds it.
  *
@@ -30,6 +31,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <string.h>
 
 #include "core/debug.h"
 #include "core/timer.h"
@@ -37,6 +39,9 @@
 #define EPOCH_NONE 0
 #define EPOCH_RENEWING 1
 #define MANY_WORKERS 64u
+#ifndef REGISTRY_CHAINS
+#define REGISTRY_CHAINS 1024u
+#endif
 
 struct debug debug;
 
@@ -44,7 +49,7 @@ struct epoch_place process_epoch_at;
 
 static struct {
 	pthread_mutex_t lock;
-	struct hwt *timers;
+	struct hwt *timers[REGISTRY_CHAINS];
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 a64_t process_destroyed;
@@ -96,7 +101,7 @@ process_renew(void)
 		return;
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	registry.timers = NULL;
+	memset(registry.timers, 0, sizeof(registry.timers));
 	/* The timers of the parent do not exist here. */
 	(void)a64_add_seq(&process_destroyed, 1);
 	a64_store_relaxed(&workers, 0);
@@ -140,34 +145,67 @@ process_unlock(void)
 	(void)pthread_mutex_unlock(&registry.lock);
 }
 
+static struct hwt **
+chain_of(uint64_t serial)
+{
+	return &registry.timers[serial % REGISTRY_CHAINS];
+}
+
 void
 process_add_timer(struct hwt *timer)
 {
+	struct hwt **chain;
+
 	process_lock();
 	timer->serial = ++last_serial;
-	timer->registry_next = registry.timers;
-	registry.timers = timer;
+	chain = chain_of(timer->serial);
+	timer->registry_next = *chain;
+	timer->registry_link = chain;
+	if (*chain != NULL)
+		(*chain)->registry_link = &timer->registry_next;
+	*chain = timer;
 	process_unlock();
 }
 
-/* A search: a process has few timers. */
 void
 process_remove_timer(struct hwt *timer)
 {
-	struct hwt **link = &registry.timers;
+	struct hwt *next;
 
 	process_lock();
-	while (*link != timer)
-		link = &(*link)->registry_next;
-	*link = timer->registry_next;
+	next = timer->registry_next;
+	*timer->registry_link = next;
+	if (next != NULL)
+		next->registry_link = timer->registry_link;
 	(void)a64_add_seq(&process_destroyed, 1);
 	process_unlock();
 }
 
 const struct hwt *
-process_first_timer(void)
+process_next_timer(const struct hwt *timer)
 {
-	return registry.timers;
+	struct hwt **chain = registry.timers;
+
+	if (timer != NULL) {
+		if (timer->registry_next != NULL)
+			return timer->registry_next;
+		chain = chain_of(timer->serial) + 1;
+	}
+	for (; chain < registry.timers + REGISTRY_CHAINS; chain++) {
+		if (*chain != NULL)
+			return *chain;
+	}
+	return NULL;
+}
+
+bool
+process_has_timer(uint64_t serial)
+{
+	const struct hwt *timer = *chain_of(serial);
+
+	while (timer != NULL && timer->serial != serial)
+		timer = timer->registry_next;
+	return timer != NULL;
 }
 
 bool
@@ -197,12 +235,11 @@ is_handing_to(const struct hwt *timer, const struct hwt_executor *executor)
 static bool
 is_handed_to(const struct hwt_executor *executor)
 {
-	const struct hwt *timer;
+	const struct hwt *timer = NULL;
 	bool found = false;
 
 	process_lock();
-	for (timer = registry.timers; timer != NULL;
-	     timer = timer->registry_next)
+	while ((timer = process_next_timer(timer)) != NULL)
 		found |= is_handing_to(timer, executor);
 	process_unlock();
 	return found;

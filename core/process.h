@@ -50,8 +50,11 @@ void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
 /* How many timers were removed. Relaxed: whoever acts on it takes the lock. */
 extern a64_t process_destroyed;
-/* The head of the list, which goes on at registry_next. With the lock held. */
-const struct hwt *process_first_timer(void);
+/* With the lock held: the timer after that one, in no order, or the first one
+ * for NULL; NULL: there is none. */
+const struct hwt *process_next_timer(const struct hwt *timer);
+/* With the lock held: whether the timer with that serial is live. */
+bool process_has_timer(uint64_t serial);
 
 /* The shared timer: core/shared.c. 0 in a child that takes its epoch. */
 extern a64_t process_shared;

@@ -48,18 +48,10 @@ static bool exit_key_made;
 static void
 forget_destroyed(void)
 {
-	bool lives[THREAD_SLOTS] = {false};
-	const struct hwt *timer;
 	int i;
 
-	for (timer = process_first_timer(); timer != NULL;
-	     timer = timer->registry_next) {
-		for (i = 0; i < THREAD_SLOTS; i++)
-			lives[i] |=
-			    thread_state.slot[i].serial == timer->serial;
-	}
 	for (i = 0; i < THREAD_SLOTS; i++) {
-		if (!lives[i])
+		if (!process_has_timer(thread_state.slot[i].serial))
 			thread_state.slot[i] = (struct thread_slot){0};
 	}
 }
@@ -99,12 +91,13 @@ thread_init(void)
 static bool
 timers_are_stopped(void)
 {
-	const struct hwt *timer = process_first_timer();
+	const struct hwt *timer = NULL;
 
-	while (
-	    timer != NULL && a64_load_relaxed(&timer->phase) == PHASE_STOPPED)
-		timer = timer->registry_next;
-	return timer == NULL;
+	while ((timer = process_next_timer(timer)) != NULL) {
+		if (a64_load_relaxed(&timer->phase) != PHASE_STOPPED)
+			return false;
+	}
+	return true;
 }
 
 /* A plugin with this code in it is unloaded, or the process exits. Threads that

@@ -92,7 +92,7 @@ struct hwt {
 	/* MARK_LIVE until hwt_destroy. In the middle, since the C library
 	 * writes to both ends of freed memory. */
 	a64_t mark;
-	struct hwt *registry_next;
+	struct hwt *registry_next, **registry_link;
 
 	/* A push that is due before this must wake the worker. 0: it is awake,
 	 * or wakes at the next boundary anyway. 1: only due_ns 0 wakes it. */

@@ -18,6 +18,7 @@
 
 #define APART
 #define EPOCH_PAGE CACHE_LINE
+#define REGISTRY_CHAINS 2u
 #define INDEX_BITS 12
 #define SLAB_BITS 3
 #define PAGE_BITS 1
