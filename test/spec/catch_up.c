@@ -7,18 +7,6 @@
 
 SUITE(catch_up);
 
-ManualTest(catch_up, next_tick_after_hours_of_stall_is_on_time)
-{
-	struct probe before = {0}, after = {0};
-
-	probe_schedule(&before, FIXTURE_TICK);
-	assert_u64(manual_step(5 * HWT_SEC(3600) + 1), 1);
-
-	probe_schedule(&after, FIXTURE_TICK - 1);
-	assert_u64(manual_step(FIXTURE_TICK - 2), 0);
-	assert_u64(manual_step(1), 1);
-}
-
 /* 2^58 ns are some 10^13 ticks: whoever counts them never ends. */
 ManualTestWith(
     catch_up, empty_ticks_are_skipped_by_arithmetic, .tick_ns = HWT_US(10))

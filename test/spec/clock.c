@@ -61,35 +61,6 @@ Test(clock, process_whose_timer_loses_the_clock_says_why_and_aborts)
 
 #if defined(__x86_64__)
 
-/* Both clocks at a step of a measurement. */
-static void
-measure(uint64_t ms, uint64_t ticks)
-{
-	counter_calibrate(&sample, ticks, HWT_MS(ms));
-}
-
-static void
-measure_begins(void)
-{
-	a64_store_relaxed(&counter_state, USED);
-	a64_store_relaxed(&clock_rate.scale, 0);
-	sample = (struct clock_sample){0};
-	measure(1000, 5000000);
-}
-
-Test(clock, scale_of_the_counter_counts_when_it_was_measured_twice)
-{
-	measure_begins();
-
-	measure(1002, 5000000 + 2 * 2000000);
-	assert_u64(a64_load_relaxed(&clock_rate.scale), 0);
-	measure(1004, 5000000 + 4 * 2000000);
-
-	/* 2 GHz, a quarter too fast. */
-	assert_u64(
-	    a64_load_relaxed(&clock_rate.scale), (UINT64_C(1) << 31) / 4 * 5);
-}
-
 /* A thread that loses its processor in between compares nothing: again then. */
 Test(clock, counter_that_is_behind_the_clock_is_given_up)
 {

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HWT_DEBUG=leaks: at exit, a line for each timer, pool and mailbox that is
- * alive. The library reads the variable as it is loaded, so each test runs this
- * binary anew, with the variable and the name of a deed that a constructor
- * does, and reads what it says on stderr.
+ * alive. The library reads the variable as it is loaded: each role is played
+ * by this binary executed anew.
  */
 #include "test/spec/support.h"
 
 #include <dlfcn.h>
 
 SUITE(debug);
-
-#define DEED "HWT_TEST_DEED"
 
 static struct hwt *timer;
 static struct hwt_pool *pool;
@@ -77,10 +74,7 @@ fork_and_destroy(void)
 	child_ok(hwt_destroy(timer));
 }
 
-static const struct {
-	const char *name;
-	void (*function)(void);
-} deeds[] = {
+static const struct role deeds[] = {
     {"make_all", make_all},
     {"make_and_destroy", make_and_destroy},
     {"make_some", make_some},
@@ -89,61 +83,15 @@ static const struct {
     {"fork_and_destroy", fork_and_destroy},
 };
 
-__attribute__((constructor)) static void
-do_deed(void)
-{
-	const char *name = getenv(DEED);
-
-	for (size_t i = 0; name != NULL && i < sizeof(deeds) / sizeof(deeds[0]);
-	     i++) {
-		if (strcmp(deeds[i].name, name) != 0)
-			continue;
-		deeds[i].function();
-		exit(0);
-	}
-}
-
-struct run {
-	const char *deed, *words;
-	int ends[2];
-	char said[4096];
-};
-
-static void
-become_program(void *arg)
-{
-	struct run *run = arg;
-	char *const arguments[] = {(char[]){"hwt-test"}, NULL};
-	char deed[64], words[64];
-	char *const environment[] = {
-	    deed, words, (char[]){"ASAN_OPTIONS=detect_leaks=0"}, NULL};
-
-	snprintf(deed, sizeof(deed), DEED "=%s", run->deed);
-	snprintf(words, sizeof(words), "HWT_DEBUG=%s", run->words);
-	(void)dup2(run->ends[1], STDERR_FILENO);
-	(void)close(run->ends[0]);
-	(void)close(run->ends[1]);
-	execve("/proc/self/exe", arguments, environment);
-}
+ROLES(deeds)
 
 static const char *
 said_by(const char *deed, const char *words)
 {
-	static struct run run;
-	size_t length = 0;
-	ssize_t got;
-	pid_t child;
+	static char said[4096];
 
-	run = (struct run){.deed = deed, .words = words};
-	cr_assert(pipe(run.ends) == 0);
-	child = child_fork(become_program, &run);
-	(void)close(run.ends[1]);
-	while ((got = read(run.ends[0], run.said + length,
-		    sizeof(run.said) - 1 - length)) > 0)
-		length += (size_t)got;
-	(void)close(run.ends[0]);
-	assert_i64(child_wait(child), 0);
-	return run.said;
+	assert_i64(role_run(deed, words, said), LEFT_BY_EXIT);
+	return said;
 }
 
 /* So many lines, and one of them about an object that function has made. */
@@ -202,14 +150,4 @@ Test(debug, words_are_a_list_and_unknown_ones_are_reported_once)
 	cr_assert(
 	    strstr(said, "hwt: HWT_DEBUG=leak,leaksx, leaks,lea: ") != NULL);
 	cr_assert(strstr(said_by("make_all", "leak"), "alive") == NULL);
-}
-
-Test(debug, without_the_variable_nothing_is_said_and_nothing_more_allocated)
-{
-	cr_assert_str_empty(said_by("make_all", ""));
-
-	fault_arm(FAULT_HEAP, FAULT_COUNT);
-	assert_ok(hwt_mailbox_create(&mailbox));
-	assert_u64(fault_disarm(), 1);
-	assert_ok(hwt_mailbox_destroy(mailbox));
 }

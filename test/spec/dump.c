@@ -99,25 +99,6 @@ ManualTest(dump, timeouts_are_in_the_order_of_ticks_with_bucket_and_round)
 	    TICKS(17));
 }
 
-ManualTest(
-    dump, timeout_pushed_out_stays_at_its_tick_and_one_pulled_in_does_not)
-{
-	hwt_timeout out = schedule(TICKS(2), 1);
-	hwt_timeout in = schedule(TICKS(9), 2);
-	hwt_timeout other = schedule(TICKS(3), 3);
-
-	(void)manual_wait();
-	assert_ok(hwt_reschedule(manual.timer, out, TICKS(7)));
-	assert_ok(hwt_reschedule(manual.timer, in, TICKS(1)));
-
-	assert_dump("bucket 2, round 0: tick 2 at %" PRIu64 " ns:\n" ENTRY
-		    " arg 0x1\nbucket 3, round 0: tick 3 at %" PRIu64
-		    " ns:\n" ENTRY " arg 0x3\nin the queue:\n" ENTRY
-		    " arg 0x2\n",
-	    BOUNDARY(2), out.id, BOUNDARY(7), TICKS(7), BOUNDARY(3), other.id,
-	    BOUNDARY(3), TICKS(3), in.id, BOUNDARY(1), TICKS(1));
-}
-
 ManualTest(dump, queue_is_in_order_and_never_due_timeouts_come_last)
 {
 	hwt_timeout never = schedule(HWT_NEVER, 1), second, first;
@@ -145,23 +126,6 @@ WorkerTest(dump, timer_with_a_worker_is_busy_until_it_is_stopped)
 	assert_ok(hwt_stop(live.timer, NULL));
 
 	free(dump_of(live.timer));
-}
-
-static void
-then_dump_nested(struct probe *probe)
-{
-	probe->rc = hwt_dump(manual.timer, stderr);
-}
-
-ManualTest(dump, task_that_advance_runs_is_busy)
-{
-	struct probe probe = {.then = then_dump_nested};
-
-	probe_schedule(&probe, 0);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_rc(probe.rc, -EBUSY);
 }
 
 ManualTest(dump, timer_goes_on_after_errors_of_memory_and_file)

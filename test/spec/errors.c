@@ -53,18 +53,15 @@ call_touch(struct hwt *timer, hwt_timeout *timeout, uint64_t delay_ns)
 static const struct {
 	const char *name;
 	int (*call)(struct hwt *timer, hwt_timeout *timeout, uint64_t delay_ns);
-	int errors[6];
 } schedulers[] = {
-    {NAME(hwt_new_timeout), call_new_timeout,
-	{EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM}},
-    {NAME(hwt_new_timeout_on), call_new_timeout_on,
-	{EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM}},
-    {NAME(hwt_new_timeout_at), call_new_timeout_at,
-	{EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM}},
-    {NAME(hwt_new_periodic), call_new_periodic,
-	{EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM}},
-    {NAME(hwt_touch), call_touch, {EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM}},
+    {NAME(hwt_new_timeout), call_new_timeout},
+    {NAME(hwt_new_timeout_on), call_new_timeout_on},
+    {NAME(hwt_new_timeout_at), call_new_timeout_at},
+    {NAME(hwt_new_periodic), call_new_periodic},
+    {NAME(hwt_touch), call_touch},
 };
+
+static const int refusals[] = {EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM};
 
 /* Brings a timer to where the error is due, calls, and looks what is left. */
 static void
@@ -97,124 +94,38 @@ Test(errors, calls_that_schedule_refuse_and_change_nothing)
 {
 	for (unsigned which = 0; which < 5; which++)
 		for (unsigned i = 0; i < 5; i++)
-			assert_refusal(which, schedulers[which].errors[i]);
+			assert_refusal(which, refusals[i]);
 }
 
-/* The calls that take a handle. */
-
-static int
-call_reschedule(struct hwt *timer, hwt_timeout timeout)
+static void
+then_ask(struct probe *probe)
 {
-	return hwt_reschedule(timer, timeout, 1);
-}
-
-static int
-call_reschedule_at(struct hwt *timer, hwt_timeout timeout)
-{
-	return hwt_reschedule_at(timer, timeout, HWT_NEVER);
-}
-
-static int
-call_remaining(struct hwt *timer, hwt_timeout timeout)
-{
+	hwt_timeout timeout = probe->timeout;
 	int64_t remaining_ns;
 
-	return hwt_remaining(timer, timeout, &remaining_ns);
-}
-
-static int
-call_state(struct hwt *timer, hwt_timeout timeout)
-{
-	return hwt_state(timer, timeout, NULL);
-}
-
-static const struct {
-	const char *name;
-	int (*call)(struct hwt *timer, hwt_timeout timeout);
-	int held, running, ended, no_timer;
-} handles[] = {
-    {NAME(hwt_reschedule), call_reschedule, -EINPROGRESS, -EINPROGRESS, -ENOENT,
-	-EINVAL},
-    {NAME(hwt_reschedule_at), call_reschedule_at, -EINPROGRESS, -EINPROGRESS,
-	-ENOENT, -EINVAL},
-    {NAME(hwt_remaining), call_remaining, 0, -EINPROGRESS, -ENOENT, -EINVAL},
-    {NAME(hwt_state), call_state, HWT_STATE_HANDED_OVER, HWT_STATE_RUNNING,
-	-ENOENT, -EINVAL},
-    {NAME(hwt_cancel), hwt_cancel, 0, -EINPROGRESS, -ENOENT, -EINVAL},
-    {NAME(hwt_cancel_wait), hwt_cancel_wait, 0, -EDEADLK, -ENOENT, -EINVAL},
-    {NAME(hwt_run), hwt_run, 0, -ENOENT, -ENOENT, -EINVAL},
-};
-
-static void
-assert_answer(unsigned which, struct hwt *timer, hwt_timeout timeout, int rc)
-{
-	int is = handles[which].call(timer, timeout);
-
-	cr_assert(is == rc, "%s: %s, not %s", handles[which].name, rc_name(is),
-	    rc_name(rc));
-}
-
-static void
-then_answer(struct probe *probe)
-{
-	unsigned which = *(unsigned *)probe->data;
-
-	assert_answer(
-	    which, manual.timer, probe->timeout, handles[which].running);
-}
-
-ExecutorTest(
-    errors, calls_with_a_handle_answer_as_the_timeout_is, EXECUTOR_HOLDS)
-{
-	for (unsigned which = 0; which < 7; which++) {
-		struct probe probe = {.then = then_answer, .data = &which};
-
-		executor_init(&recorder, EXECUTOR_HOLDS);
-		probe_schedule(&probe, 0);
-		manual_step(FIXTURE_TICK);
-		assert_answer(
-		    which, manual.timer, probe.handle, handles[which].held);
-		if (handles[which].call != hwt_run)
-			(void)executor_run(&recorder, 0);
-		assert_answer(
-		    which, manual.timer, probe.handle, handles[which].ended);
-		assert_answer(
-		    which, NULL, probe.handle, handles[which].no_timer);
-	}
-}
-
-static _Atomic uint64_t periodic_asked;
-
-static void
-ask_while_it_runs(unsigned index, void *arg)
-{
-	struct probe *probe = arg;
-	hwt_timeout timeout = probe->timeout;
-
-	(void)index;
 	assert_rc(hwt_reschedule(manual.timer, timeout, 0), -EINPROGRESS);
 	assert_rc(
-	    hwt_touch(manual.timer, NULL, &timeout, forbidden_task, NULL, 0),
+	    hwt_reschedule_at(manual.timer, timeout, HWT_NEVER), -EINPROGRESS);
+	assert_rc(
+	    hwt_remaining(manual.timer, timeout, &remaining_ns), -EINPROGRESS);
+	assert_rc(hwt_cancel(manual.timer, timeout), -EINPROGRESS);
+	assert_rc(hwt_cancel_wait(manual.timer, timeout), -EDEADLK);
+	assert_rc(hwt_run(manual.timer, timeout), -ENOENT);
+}
+
+ExecutorTest(errors, timeout_that_is_held_or_runs_is_not_moved, EXECUTOR_HOLDS)
+{
+	struct probe probe = {.then = then_ask};
+
+	probe_schedule(&probe, 0);
+	manual_tick(1);
+	assert_rc(hwt_reschedule(manual.timer, probe.handle, 0), -EINPROGRESS);
+	assert_rc(hwt_reschedule_at(manual.timer, probe.handle, HWT_NEVER),
 	    -EINPROGRESS);
-	assert_u64(timeout.id, probe->timeout.id);
-	periodic_asked++;
-}
 
-static void
-then_be_asked(struct probe *probe)
-{
-	in_parallel(1, ask_while_it_runs, probe);
-}
+	assert_ok(executor_run(&recorder, 0));
 
-ManualTest(errors, periodic_task_that_runs_is_moved_by_no_other_thread)
-{
-	struct probe probe = {.then = then_be_asked};
-
-	probe_periodic(&probe, 0, TICKS(5));
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_u64(periodic_asked, 1);
+	assert_u64(probe.runs, 1);
 }
 
 /* The rest. */
@@ -250,6 +161,12 @@ ManualTest(errors, einval_for_missing_arguments)
 	    -EINVAL);
 	assert_rc(hwt_new_timeout(manual.timer, NULL, NULL, NULL, 0), -EINVAL);
 	assert_rc(hwt_new_timeout(NULL, NULL, idle_task, NULL, 0), -EINVAL);
+	assert_rc(hwt_cancel(NULL, pending), -EINVAL);
+	assert_rc(hwt_cancel_wait(NULL, pending), -EINVAL);
+	assert_rc(hwt_reschedule(NULL, pending, 1), -EINVAL);
+	assert_rc(hwt_reschedule_at(NULL, pending, 1), -EINVAL);
+	assert_rc(hwt_state(NULL, pending, NULL), -EINVAL);
+	assert_rc(hwt_run(NULL, pending), -EINVAL);
 	assert_rc(hwt_create(NULL, NULL), -EINVAL);
 	assert_rc(hwt_shared(NULL), -EINVAL);
 	assert_rc(hwt_pool_create(NULL, 1, 0), -EINVAL);
@@ -280,10 +197,13 @@ Test(errors, create_calls_fail_without_threads_memory_descriptors_or_clock)
 
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
 	assert_rc(hwt_create(&timer, NULL), -ENOMEM);
+	assert_rc(hwt_shared(&timer), -ENOMEM);
 	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
 	assert_rc(hwt_mailbox_create(&mailbox), -ENOMEM);
 	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
 	assert_rc(hwt_create(&timer, NULL), -EAGAIN);
+	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
+	assert_rc(hwt_shared(&timer), -EAGAIN);
 	for (uint64_t nth = 1; nth <= 4; nth++) {
 		fault_arm(FAULT_THREAD, nth);
 		assert_rc(hwt_pool_create(&pool, 4, 0), -EAGAIN);
@@ -297,6 +217,8 @@ Test(errors, create_calls_fail_without_threads_memory_descriptors_or_clock)
 	fault_disarm();
 
 	cr_assert(timer == NULL && pool == NULL && mailbox == NULL);
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_shared_shutdown(NULL));
 }
 
 static void
@@ -318,25 +240,4 @@ ManualTest(errors, edeadlk_of_a_nested_advance_and_eshutdown_after_stop)
 
 	assert_ok(hwt_stop(manual.timer, NULL));
 	assert_rc(hwt_advance(manual.timer, NULL), -ESHUTDOWN);
-}
-
-/* The slab, or the room in the wheel for its records. */
-Test(errors, first_timeout_is_refused_whichever_allocation_fails)
-{
-	uint64_t nth = 0, calls;
-	int rc;
-
-	do {
-		manual_open(NULL);
-		fault_arm(FAULT_MEMORY, ++nth);
-		rc = hwt_new_timeout(manual.timer, NULL, idle_task, NULL, 0);
-		calls = fault_disarm();
-		assert_rc(rc, calls < nth ? 0 : -ENOMEM);
-		if (rc != 0)
-			schedule_task(manual.timer, idle_task, 0);
-		assert_u64(manual_tick(1), 1);
-		manual_close();
-	} while (rc != 0);
-
-	cr_assert(calls >= 2);
 }

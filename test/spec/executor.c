@@ -25,28 +25,6 @@ ExecutorTest(executor, hwt_run_starts_a_held_timeout_once, EXECUTOR_HOLDS)
 	assert_u64(probe.runs, 1);
 }
 
-static void
-run_elsewhere(unsigned index, void *arg)
-{
-	(void)index;
-	(void)arg;
-	assert_ok(executor_run(&recorder, 0));
-}
-
-ExecutorTest(
-    executor, task_runs_on_the_thread_that_calls_hwt_run, EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-
-	in_parallel(1, run_elsewhere, NULL);
-
-	assert_u64(probe.runs, 1);
-	cr_assert(!pthread_equal(probe.thread, pthread_self()));
-}
-
 WorkerTest(executor, tasks_run_in_the_worker_without_one_and_after_a_refusal)
 {
 	static struct probe refused, plain;
@@ -80,32 +58,4 @@ ExecutorTest(
 
 	assert_u64(log_recorder_count(&manual.log), 2);
 	assert_u64(manual_stats().executor_refused, 10);
-}
-
-/* Called in execute, before it refuses. */
-static int (*before_refusal)(struct hwt *timer, hwt_timeout timeout);
-
-static int
-execute_and_refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
-{
-	*(int *)ctx = before_refusal(timer, timeout);
-	return -EAGAIN;
-}
-
-ManualTest(executor, refused_timeout_that_was_run_or_cancelled_runs_no_more)
-{
-	int rc = 1;
-	const struct hwt_executor refusing = {execute_and_refuse, &rc};
-	struct probe probe = {0};
-
-	for (unsigned i = 0; i < 2; i++) {
-		before_refusal = i == 0 ? hwt_run : hwt_cancel;
-		assert_ok(hwt_new_timeout_on(
-		    manual.timer, &refusing, NULL, probe_task, &probe, 0));
-		assert_u64(manual_step(FIXTURE_TICK), 0);
-		assert_ok(rc);
-		assert_u64(probe.runs, 1);
-	}
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 0);
 }

@@ -97,6 +97,13 @@ family_close(void)
 #define FamilyTest(suite, name) \
 	TestBetween(family_open(), family_close(), suite, name)
 
+#define child_makes_none(call)               \
+	do {                                 \
+		made.id = 7;                 \
+		child_rc(call, -EOWNERDEAD); \
+		child_check(made.id == 0);   \
+	} while (0)
+
 /* bad: with arguments that another timer would refuse. */
 static void
 check_inert_calls(struct hwt *timer, hwt_timeout timeout, bool bad)
@@ -105,26 +112,18 @@ check_inert_calls(struct hwt *timer, hwt_timeout timeout, bool bad)
 	hwt_task *task = bad ? NULL : forbidden_task;
 	uint64_t delay_ns = bad ? UINT64_MAX - 1 : HOUR, now_ns = 7;
 	struct hwt_stats stats;
-	hwt_timeout made = {7};
+	hwt_timeout made;
 	int64_t remaining_ns;
 	void *arg = &family;
 
 	child_rc(hwt_start(timer), -EOWNERDEAD);
-	child_rc(
-	    hwt_new_timeout(timer, &made, task, NULL, delay_ns), -EOWNERDEAD);
-	child_check(made.id == 0);
-	made.id = 7;
-	child_rc(hwt_new_timeout_on(timer, &hollow, &made, task, NULL, 0),
-	    -EOWNERDEAD);
-	child_check(made.id == 0);
-	made.id = 7;
-	child_rc(hwt_new_timeout_at(timer, &hollow, &made, task, NULL, 0),
-	    -EOWNERDEAD);
-	child_check(made.id == 0);
-	made.id = 7;
-	child_rc(hwt_new_periodic(timer, NULL, &made, task, NULL, 0, !bad),
-	    -EOWNERDEAD);
-	child_check(made.id == 0);
+	child_makes_none(hwt_new_timeout(timer, &made, task, NULL, delay_ns));
+	child_makes_none(
+	    hwt_new_timeout_on(timer, &hollow, &made, task, NULL, 0));
+	child_makes_none(
+	    hwt_new_timeout_at(timer, &hollow, &made, task, NULL, 0));
+	child_makes_none(
+	    hwt_new_periodic(timer, NULL, &made, task, NULL, 0, !bad));
 	made = timeout;
 	child_rc(
 	    hwt_touch(timer, NULL, &made, task, NULL, delay_ns), -EOWNERDEAD);
@@ -226,8 +225,6 @@ FamilyTest(fork, child_destroys_without_joining_and_makes_its_own)
 	in_child(destroying_child, NULL);
 }
 
-#define BIG_WHEEL (UINT32_C(1) << 22)
-
 /* Each lock of the library is held at a fork, as by a thread that the child
  * does not have. */
 
@@ -298,24 +295,14 @@ shared_child(void *arg)
 	child_rc(hwt_shared(&again), -ESHUTDOWN);
 }
 
-Test(fork, hwt_shared_makes_a_new_timer_in_a_child)
+Test(fork, shared_timer_is_made_anew_in_a_child_even_after_shutdown)
 {
 	struct hwt *timer, *again;
 
 	assert_ok(hwt_shared(&timer));
-
 	in_child(shared_child, timer);
-
 	assert_ok(hwt_shared(&again));
 	cr_assert(again == timer);
-	assert_ok(hwt_shared_shutdown(NULL));
-}
-
-Test(fork, shared_timer_is_recreated_in_child_after_parent_shutdown)
-{
-	struct hwt *timer;
-
-	assert_ok(hwt_shared(&timer));
 	assert_ok(hwt_shared_shutdown(NULL));
 
 	in_child(shared_child, timer);

@@ -215,19 +215,6 @@ ManualTest(lifecycle, stop_from_an_inline_task_is_a_deadlock_and_stops_nothing)
 	assert_u64(manual_tick(2), 1);
 }
 
-/* Destroy. */
-
-Test(lifecycle, destroy_needs_a_stopped_timer)
-{
-	struct hwt *timer = worker_timer_open(HWT_MS(1));
-
-	assert_ok(hwt_destroy(NULL));
-	assert_rc(hwt_destroy(timer), -EBUSY);
-	assert_ok(hwt_start(timer));
-	assert_rc(hwt_destroy(timer), -EBUSY);
-	worker_timer_close(timer);
-}
-
 /* The list. */
 
 static struct hwt_timeout_info
@@ -266,33 +253,4 @@ ManualTest(lifecycle, list_tells_all_about_a_timeout)
 	cr_assert(info.executor == &recorder.hook);
 	cr_assert(info.reserved[0] == 0 && info.reserved[1] == 0);
 	cr_assert(!hwt_unprocessed_next(NULL, &info));
-}
-
-#define MANY 30000
-
-ManualTest(lifecycle, list_has_each_of_many_once_and_takes_no_memory)
-{
-	static unsigned char told[MANY];
-	struct hwt_unprocessed list;
-	struct hwt_timeout_info info;
-	hwt_timeout timeout;
-
-	for (unsigned i = 0; i < MANY; i++) {
-		assert_ok(hwt_new_timeout(manual.timer, &timeout,
-		    forbidden_task, &told[i], HWT_MS(10 + i % 1000)));
-		if (i % 3 == 0)
-			assert_ok(hwt_cancel(manual.timer, timeout));
-		if (i == MANY / 2)
-			manual_tick(1);
-	}
-
-	fault_arm(FAULT_MEMORY | FAULT_THREAD, FAULT_ALWAYS);
-	assert_ok(hwt_stop(manual.timer, &list));
-	while (hwt_unprocessed_next(&list, &info))
-		++*(unsigned char *)info.arg;
-	assert_u64(fault_disarm(), 0);
-
-	assert_u64(list.count, MANY / 3 * 2);
-	for (unsigned i = 0; i < MANY; i++)
-		assert_u64(told[i], i % 3 != 0);
 }

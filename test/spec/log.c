@@ -10,9 +10,6 @@
 
 SUITE(log);
 
-#define ROLE "HWT_TEST_LOG_ROLE"
-#define LEFT_BY_EXIT 17
-
 static int
 refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
@@ -91,14 +88,12 @@ exit_in_child(void)
 	child_check(child_wait(child) == LEFT_BY_EXIT);
 }
 
-__attribute__((constructor)) static void
-play_role(void)
+static void
+warn_unread(void)
 {
 	struct hwt_stats stats = {0};
 	struct hwt *timer;
 
-	if (getenv(ROLE) == NULL)
-		return;
 	(void)pipe_for_stderr();
 	fill(STDERR_FILENO);
 	timer = periodic_timer();
@@ -110,25 +105,15 @@ play_role(void)
 		exit_in_child();
 	await_runs();
 	child_ok(hwt_stop(timer, NULL));
-	exit(LEFT_BY_EXIT);
 }
 
-static void
-become(void *arg)
-{
-	char name[] = "hwt-test";
-	char *const argv[] = {name, NULL};
+static const struct role roles[] = {{"warn unread", warn_unread}};
 
-	(void)arg;
-	child_ok(setenv(ROLE, "", 1));
-	/* A report would be written to stderr. */
-	child_ok(setenv("ASAN_OPTIONS", "detect_leaks=0", 1));
-	(void)execv("/proc/self/exe", argv);
-}
+ROLES(roles)
 
 Test(log, a_stderr_that_nobody_reads_stops_no_worker_and_no_exit)
 {
-	assert_i64(child_wait(child_fork(become, NULL)), LEFT_BY_EXIT);
+	assert_i64(role_run("warn unread", NULL, NULL), LEFT_BY_EXIT);
 }
 
 /* Manual timers that warn once each. */

@@ -5,9 +5,6 @@
  */
 #include "test/spec/support.h"
 
-#include <fcntl.h>
-#include <sys/eventfd.h>
-
 SUITE(mailbox);
 
 static struct hwt_mailbox *mailbox;
@@ -32,19 +29,14 @@ mailbox_close(void)
 	TestBetween(mailbox_open(), mailbox_close(), mailbox, name)
 
 static void
-deliver_from(struct fixture *fixture, struct probe *probe)
-{
-	assert_ok(
-	    hwt_new_timeout_on(fixture->timer, hwt_mailbox_executor(mailbox),
-		&probe->handle, probe_task, probe, 0));
-	assert_u64(fixture_step(fixture, FIXTURE_TICK), 0);
-}
-
-static void
 deliver(struct probe *probes, unsigned count)
 {
-	for (unsigned i = 0; i < count; i++)
-		deliver_from(&manual, &probes[i]);
+	for (unsigned i = 0; i < count; i++) {
+		assert_ok(hwt_new_timeout_on(manual.timer,
+		    hwt_mailbox_executor(mailbox), &probes[i].handle,
+		    probe_task, &probes[i], 0));
+		assert_u64(manual_step(FIXTURE_TICK), 0);
+	}
 }
 
 static size_t
@@ -85,15 +77,14 @@ MailboxTest(run_starts_at_most_max_tasks_in_the_order_of_their_ticks)
 		assert_u64(probes[i].order, i + 1);
 }
 
-/* A task that delivers more to its mailbox, and runs it up to data times. */
+/* A task that delivers more to its mailbox. */
 static struct probe more[2];
 
 static void
 then_deliver_and_run(struct probe *probe)
 {
+	(void)probe;
 	deliver(more, 2);
-	if (probe->data != NULL)
-		assert_u64(run(1), 1);
 }
 
 MailboxTest(run_starts_what_is_there_now_and_nothing_that_comes_meanwhile)
@@ -108,25 +99,11 @@ MailboxTest(run_starts_what_is_there_now_and_nothing_that_comes_meanwhile)
 	assert_u64(run(0), 2);
 }
 
-MailboxTest(outer_run_leaves_what_a_run_inside_a_task_has_left)
-{
-	struct probe probe = {.then = then_deliver_and_run, .data = &probe};
-
-	deliver(&probe, 1);
-
-	assert_u64(run(0), 1);
-
-	assert_u64(more[0].runs + more[1].runs, 1);
-	cr_assert(readable(fd));
-	assert_u64(run(0), 1);
-}
-
 /* Posts: functions that run in hwt_mailbox_run. */
 
 struct letter {
 	struct hwt_post post;
 	uint64_t digit;
-	bool again; /* posts itself */
 };
 
 /* What ran, in digits; a task is a 0. */
@@ -138,9 +115,6 @@ read_letter(struct hwt_post *post)
 	struct letter *letter = (struct letter *)post;
 
 	ran = ran * 10 + letter->digit;
-	if (letter->again)
-		assert_ok(hwt_mailbox_post(mailbox, post, read_letter));
-	letter->again = false;
 }
 
 static void
@@ -176,21 +150,6 @@ MailboxTest(posts_and_tasks_run_in_the_order_of_their_arrival)
 	cr_assert(!readable(fd));
 }
 
-MailboxTest(function_that_posts_itself_runs_in_the_next_run)
-{
-	struct letter letter = {.again = true};
-
-	post_digit(&letter, 1);
-
-	assert_u64(run(0), 0);
-	assert_u64(ran, 1);
-	cr_assert(readable(fd));
-	assert_u64(run(0), 0);
-	assert_u64(ran, 11);
-}
-
-/* Cancelling. */
-
 static void
 then_cancel_data(struct probe *probe)
 {
@@ -209,56 +168,4 @@ MailboxTest(task_cancelled_on_the_loops_thread_does_not_run)
 
 	assert_ok(probes[0].rc);
 	assert_u64(probes[1].runs, 0);
-}
-
-MailboxTest(destroy_is_busy_until_cancelled_timeouts_are_released_by_a_run)
-{
-	struct probe probe = {0};
-
-	deliver(&probe, 1);
-	assert_ok(hwt_cancel(manual.timer, probe.handle));
-	assert_rc(hwt_mailbox_destroy(mailbox), -EBUSY);
-
-	assert_u64(run(0), 0);
-}
-
-#define MANY 100000
-
-/* Before a worker's write to the eventfd. */
-static void (*before_write)(void);
-static struct fixture overtaker;
-static struct probe overtaking;
-
-int __real_eventfd_write(int fd, eventfd_t value);
-int __wrap_eventfd_write(int fd, eventfd_t value);
-
-int
-__wrap_eventfd_write(int to, eventfd_t value)
-{
-	void (*before)(void) = before_write;
-
-	before_write = NULL;
-	if (before != NULL)
-		before();
-	return __real_eventfd_write(to, value);
-}
-
-static void
-overtake_and_look(void)
-{
-	deliver_from(&overtaker, &overtaking);
-	cr_assert(readable(fd));
-}
-
-MailboxTest(hand_over_does_not_rely_on_a_worker_that_is_stopped)
-{
-	struct probe probe = {0};
-
-	fixture_open(&overtaker, NULL);
-	before_write = overtake_and_look;
-	deliver(&probe, 1);
-	cr_assert(before_write == NULL);
-
-	assert_u64(run(0), 2);
-	fixture_close(&overtaker);
 }

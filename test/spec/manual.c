@@ -18,26 +18,6 @@ ManualTest(manual, advance_counts_the_tasks_that_it_started)
 	assert_u64(manual_tick(100), 1);
 }
 
-static void
-then_take_two_ticks(struct probe *probe)
-{
-	(void)probe;
-	manual.now_ns += TICKS(2);
-}
-
-/* Else slow tasks would hold the caller for ever. */
-ManualTest(manual, timeouts_that_become_due_in_an_advance_are_for_the_next)
-{
-	struct probe slow = {.then = then_take_two_ticks}, next = {0};
-
-	probe_schedule(&slow, TICKS(1));
-	probe_schedule(&next, TICKS(2));
-
-	assert_u64(manual_step(TICKS(1)), 1);
-	assert_u64(manual_wait(), 0);
-	assert_u64(manual_step(0), 1);
-}
-
 ManualTest(manual, wait_is_to_the_boundary_of_the_earliest_deadline)
 {
 	schedule_forbidden(HWT_MS(7));
@@ -48,19 +28,6 @@ ManualTest(manual, wait_is_to_the_boundary_of_the_earliest_deadline)
 	assert_u64(manual_wait(), HWT_US(1800));
 	manual.now_ns += HWT_US(1800) - 1;
 	assert_u64(manual_wait(), 1);
-}
-
-ManualTest(manual, wait_is_not_to_cancelled_deadlines)
-{
-	hwt_timeout placed = schedule_forbidden(HWT_MS(3)), queued;
-
-	schedule_forbidden(HWT_MS(20));
-	manual_tick(1);
-	queued = schedule_forbidden(HWT_MS(1));
-	assert_ok(hwt_cancel(manual.timer, queued));
-	assert_ok(hwt_cancel(manual.timer, placed));
-
-	assert_u64(manual_wait(), HWT_MS(19));
 }
 
 static void
@@ -97,16 +64,4 @@ ManualTest(manual, earlier_deadline_calls_wake_once_per_wait)
 	assert_u64(manual_wait(), HWT_MS(3));
 	schedule_forbidden(HWT_MS(2));
 	assert_u64(manual.wakes, 2);
-}
-
-ManualTest(manual, deadline_of_the_same_or_a_later_tick_calls_nobody)
-{
-	schedule_forbidden(HWT_MS(10));
-	assert_u64(manual_wait(), HWT_MS(10));
-
-	schedule_forbidden(HWT_MS(10));
-	schedule_forbidden(HWT_MS(9) + 1);
-	schedule_forbidden(HWT_NEVER);
-
-	assert_u64(manual.wakes, 0);
 }

@@ -34,21 +34,6 @@ Test(max_pending, limit_is_reached_and_not_exceeded)
 	}
 }
 
-LimitedTest(cancel_frees_the_place_at_once, 1)
-{
-	hwt_timeout timeout;
-
-	assert_ok(schedule_one(&timeout));
-
-	for (unsigned round = 0; round < 100; round++) {
-		assert_rc(schedule_one(NULL), -ENOBUFS);
-		assert_ok(hwt_cancel(manual.timer, timeout));
-		assert_ok(schedule_one(&timeout));
-		if (round % 3 == 0)
-			manual_step(FIXTURE_TICK);
-	}
-}
-
 static void
 then_schedule(struct probe *probe)
 {
@@ -65,35 +50,4 @@ LimitedTest(place_is_free_before_the_task_begins, 1)
 
 	assert_ok(probe.rc);
 	assert_rc(schedule_one(NULL), -ENOBUFS);
-}
-
-LimitedTest(held_timeout_keeps_its_place_until_it_starts_or_is_cancelled, 1)
-{
-	struct probe probe = {.then = then_schedule};
-
-	executor_init(&recorder, EXECUTOR_HOLDS);
-	for (unsigned round = 0; round < 2; round++) {
-		assert_ok(hwt_new_timeout_on(manual.timer, &recorder.hook,
-		    &probe.handle, probe_task, &probe, 0));
-		manual_step(FIXTURE_TICK);
-		assert_rc(schedule_one(NULL), -ENOBUFS);
-		if (round == 1)
-			break;
-		assert_ok(hwt_cancel(manual.timer, probe.handle));
-		assert_rc(executor_run(&recorder, round), -ENOENT);
-	}
-
-	assert_ok(executor_run(&recorder, 1));
-
-	assert_ok(probe.rc);
-}
-
-LimitedTest(refused_call_takes_no_place, 1)
-{
-	assert_rc(hwt_new_timeout(manual.timer, NULL, NULL, NULL, 0), -EINVAL);
-	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	assert_rc(schedule_one(NULL), -ENOMEM);
-	fault_disarm();
-
-	assert_ok(schedule_one(NULL));
 }

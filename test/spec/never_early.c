@@ -21,47 +21,6 @@ ManualTest(never_early, task_starts_when_its_delay_has_passed_and_not_before)
 	assert_u64(probe.started_ns, FIXTURE_START + TICKS(3));
 }
 
-ManualTest(never_early, delay_counts_from_the_call_not_from_the_last_advance)
-{
-	struct probe probe = {0};
-
-	manual_tick(1);
-	manual.now_ns += TICKS(6) + FIXTURE_TICK / 2;
-	probe_schedule(&probe, TICKS(2));
-
-	assert_u64(ticks_of_runs(&probe, 8, 12), ON(10));
-}
-
-/* Schedules at an offset from the grid; returns the tick of the run. */
-static uint64_t
-tick_of_delay(uint32_t wheel, uint64_t offset_ns, uint64_t delay_ns)
-{
-	struct probe probe = {0};
-
-	manual_open(&(struct hwt_options){
-	    .tick_ns = FIXTURE_TICK, .ticks_per_wheel = wheel});
-	manual_step(offset_ns);
-	probe_schedule(&probe, delay_ns);
-	while (manual_step(FIXTURE_TICK / 10) == 0)
-		continue;
-	cr_assert(probe.started_ns - FIXTURE_START >= offset_ns + delay_ns);
-	manual_close();
-	return (probe.started_ns - FIXTURE_START) / FIXTURE_TICK;
-}
-
-Test(never_early, each_delay_is_waited_for_at_each_offset_from_the_grid)
-{
-	const uint64_t step_ns = FIXTURE_TICK / 5;
-
-	for (uint32_t wheel = 1; wheel <= 4; wheel *= 2)
-		for (uint64_t at = 0; at < FIXTURE_TICK; at += step_ns)
-			for (uint64_t delay_ns = step_ns; delay_ns <= TICKS(9);
-			     delay_ns += step_ns)
-				assert_u64(tick_of_delay(wheel, at, delay_ns),
-				    (at + delay_ns + FIXTURE_TICK - 1) /
-					FIXTURE_TICK);
-}
-
 /* A clock of the application's own may misbehave. */
 
 ManualTest(never_early, clock_that_goes_back_before_create_starts_nothing)

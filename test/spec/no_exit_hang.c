@@ -3,9 +3,8 @@
  * no-exit-hang: a live timer does not keep a process from ending by exit or
  * return from main; dlclose does not unmap running code.
  *
- * Each test executes this binary anew, with a role in the environment, which a
- * constructor plays; it leaves by exit with a status of its own. One that hangs
- * is killed after a minute.
+ * Each role leaves by exit with a status of its own. One that hangs is killed
+ * after a minute.
  */
 #include "test/spec/support.h"
 
@@ -13,9 +12,7 @@
 
 SUITE(no_exit_hang);
 
-#define ROLE "HWT_TEST_ROLE"
 #define HOUR HWT_SEC(3600)
-#define LEFT_BY_EXIT 17
 
 static _Atomic uint64_t entered;
 
@@ -148,13 +145,9 @@ role_plugin(void)
 	child_ok(periodic(timer, NULL, NULL, probe_task, &probe, 0, HWT_MS(1)));
 	child_ok(dlclose(library));
 	role_await(&probe.runs, probe.runs + 20);
-	exit(LEFT_BY_EXIT);
 }
 
-static const struct {
-	const char *what;
-	void (*play)(void);
-} roles[] = {
+static const struct role roles[] = {
     {"pending timeouts", role_pending},
     {"a task that never returns", role_running},
     {"exit called by a task", role_exit_in_task},
@@ -164,34 +157,11 @@ static const struct {
     {"a library that was closed and goes on running", role_plugin},
 };
 
-__attribute__((constructor)) static void
-play_role(void)
-{
-	const char *index = getenv(ROLE);
-
-	if (index == NULL)
-		return;
-	roles[strtoul(index, NULL, 10)].play();
-	exit(LEFT_BY_EXIT);
-}
-
-static void
-become(void *arg)
-{
-	char *const argv[] = {(char[]){"hwt-test"}, NULL};
-
-	child_ok(setenv(ROLE, arg, 1));
-	(void)execv("/proc/self/exe", argv);
-	child_check(!"the binary cannot be executed again");
-}
+ROLES(roles)
 
 Test(no_exit_hang, process_exits_whatever_its_timers_are_doing)
 {
-	for (unsigned i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
-		char index[16];
-
-		snprintf(index, sizeof(index), "%u", i);
-		cr_assert(child_wait(child_fork(become, index)) == LEFT_BY_EXIT,
-		    "with %s", roles[i].what);
-	}
+	for (unsigned i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
+		cr_assert(role_run(roles[i].name, NULL, NULL) == LEFT_BY_EXIT,
+		    "with %s", roles[i].name);
 }

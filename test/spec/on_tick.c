@@ -10,58 +10,34 @@
 
 SUITE(on_tick);
 
-/* The wheel is turned to turned_ns, and the clock goes on to called_ns. */
-static const struct {
-	const char *what;
-	uint64_t turned_ns, called_ns, delay_ns, tick;
-} calls[] = {
-    {"a deadline on a boundary", TICKS(3) / 4, TICKS(3) / 4, TICKS(1) / 4, 1},
-    {"0 at creation", 0, 0, 0, 1},
-    {"0 on a boundary that was begun", TICKS(2), TICKS(2), 0, 3},
-    {"0 on a boundary that was not begun", 0, TICKS(2), 0, 3},
-    {"0 between boundaries", TICKS(2) + 1, TICKS(2) + 1, 0, 3},
-    {"the first of all, late", 0, TICKS(3) + 7, 1, 4},
-};
-
-Test(on_tick, timeout_belongs_to_the_first_boundary_at_or_after_its_deadline)
+ManualTest(
+    on_tick, timeout_belongs_to_the_first_boundary_at_or_after_its_deadline)
 {
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		struct probe probe = {0};
+	struct probe before = {0}, on = {0}, after = {0};
 
-		manual_open(NULL);
-		if (calls[i].turned_ns > 0)
-			manual_step(calls[i].turned_ns);
-		manual.now_ns = manual.start_ns + calls[i].called_ns;
-		probe_schedule(&probe, calls[i].delay_ns);
-		manual_step(0);
+	manual_step(TICKS(3) / 4);
+	probe_schedule(&before, TICKS(1) / 4);
+	probe_schedule(&on, TICKS(5) / 4);
+	probe_schedule(&after, TICKS(5) / 4 + 1);
 
-		manual_step(
-		    manual.start_ns + TICKS(calls[i].tick) - 1 - manual.now_ns);
-		cr_assert(probe.runs == 0, "%s: early", calls[i].what);
-		manual_step(1);
-		cr_assert(probe.runs == 1, "%s: late", calls[i].what);
-		manual_close();
-	}
+	assert_u64(manual_tick(1), 1);
+	assert_u64(manual_tick(2), 1);
+	assert_u64(manual_tick(3), 1);
+	cr_assert(before.order == 1 && on.order == 2 && after.order == 3);
 }
 
-Test(on_tick, boundaries_are_the_clock_at_create_plus_whole_ticks)
+/* Delay 0 is due at the next boundary, never inline. */
+ManualTest(on_tick, delay_0_is_due_at_the_next_boundary)
 {
-	static const uint64_t starts[] = {
-	    1, FIXTURE_TICK - 1, FIXTURE_TICK, UINT64_C(1) << 62};
+	struct probe probe = {0};
 
-	for (size_t i = 0; i < 4; i++) {
-		struct fixture fixture = {.start_ns = starts[i]};
-		struct probe probe = {.fixture = &fixture};
+	manual_tick(2);
+	probe_schedule(&probe, 0);
+	assert_u64(manual_step(0), 0);
 
-		fixture_open(&fixture, NULL);
-		probe_schedule(&probe, 1);
-		assert_u64(fixture_step(&fixture, FIXTURE_TICK - 1), 0);
-		assert_u64(fixture_step(&fixture, 1), 1);
-		fixture_close(&fixture);
-	}
+	assert_u64(manual_step(FIXTURE_TICK - 1), 0);
+	assert_u64(manual_step(1), 1);
 }
-
-#define MANY 150000
 
 /* From inside: how many records wait in the queue. */
 static uint64_t

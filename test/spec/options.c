@@ -25,9 +25,7 @@ static const struct {
 	bool accepted;
 } rows[] = {
     {"tick of 10 us", {.tick_ns = 10000}, true},
-    {"tick of 10 us and 1 ns", {.tick_ns = 10001}, true},
     {"tick below 10 us", {.tick_ns = 9999}, false},
-    {"tick of 1 ns", {.tick_ns = 1}, false},
     {"tick * 512 at 2^63", {.tick_ns = UINT64_C(1) << 54}, false},
     {"tick * 512 below 2^63", {.tick_ns = (UINT64_C(1) << 54) - 1}, true},
     {"tick * 1 at 2^63", {.tick_ns = UINT64_C(1) << 63, .ticks_per_wheel = 1},
@@ -38,9 +36,7 @@ static const struct {
 	false},
     {"3 ticks count as no more than 4",
 	{.tick_ns = (UINT64_C(1) << 61) - 1, .ticks_per_wheel = 3}, true},
-    {"tick that overflows", {.tick_ns = UINT64_MAX}, false},
     {"wheel above 2^30", {.ticks_per_wheel = (1u << 30) + 1}, false},
-    {"wheel of 2^32 - 1", {.ticks_per_wheel = UINT32_MAX}, false},
     {"name of 15 bytes", {.thread_name = "fifteen-bytes-x"}, true},
     {"name of 16 bytes", {.thread_name = "sixteen-bytes-xy"}, false},
     {"empty name", {.thread_name = ""}, true},
@@ -138,25 +134,6 @@ ManualTestWith(options, default_tick_is_100_ms, 0)
 	schedule_forbidden(1);
 
 	assert_u64(manual_wait(), HWT_MS(100));
-}
-
-Test(options, hooks_are_copied)
-{
-	struct hwt_executor hook;
-	struct hwt_log log = log_recorder_hook(&manual.log);
-
-	executor_init(&recorder, EXECUTOR_REFUSES);
-	hook = recorder.hook;
-	manual_open(&(struct hwt_options){.executor = &hook, .log = &log});
-	memset(&hook, 0, sizeof(hook));
-	memset(&log, 0, sizeof(log));
-	schedule_task(manual.timer, idle_task, 0);
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_u64(recorder.count, 1);
-	assert_u64(log_recorder_count(&manual.log), 1);
-	manual_close();
 }
 
 /* Timers that have no running worker do not count. */

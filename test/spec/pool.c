@@ -5,9 +5,6 @@
  */
 #include "test/spec/support.h"
 
-#include <stdarg.h>
-#include <sys/syscall.h>
-
 SUITE(pool);
 
 static struct hwt_pool *pool;
@@ -88,8 +85,6 @@ PoolTest(full_queue_refuses_and_the_worker_runs_the_task, 1, 3)
 	}
 	assert_u64(in_worker, 2);
 }
-
-#define MANY 10000
 
 static _Atomic uint64_t destroyed;
 
@@ -193,62 +188,4 @@ PoolTest(destroy_from_a_task_of_the_pool_is_a_deadlock, 2, 0)
 
 	assert_rc(own.rc, -EDEADLK);
 	assert_ok(other.rc);
-}
-
-/* A worker that is stopped before it wakes the pool. */
-
-static _Atomic uint64_t futex_waits;
-/* Before this thread next wakes others; in waited.c: or sleeps. */
-extern _Thread_local void (*before_futex)(void);
-_Thread_local void (*before_futex)(void);
-
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-
-long
-__wrap_syscall(long number, ...)
-{
-	void (*overtake)(void) = before_futex;
-	long argument[6];
-	va_list arguments;
-
-	va_start(arguments, number);
-	for (int i = 0; i < 6; i++)
-		argument[i] = va_arg(arguments, long);
-	va_end(arguments);
-	if (number == SYS_futex && argument[1] == (9 | 128))
-		futex_waits++; /* FUTEX_WAIT_BITSET_PRIVATE */
-	before_futex = NULL;
-	if (overtake != NULL)
-		overtake();
-	return __real_syscall(number, argument[0], argument[1], argument[2],
-	    argument[3], argument[4], argument[5]);
-}
-
-static struct fixture overtaker;
-static struct probe overtaking;
-
-static void
-overtake(void)
-{
-	assert_ok(hwt_new_timeout_on(overtaker.timer, hwt_pool_executor(pool),
-	    NULL, probe_task, &overtaking, 0));
-	fixture_step(&overtaker, FIXTURE_TICK);
-	wait_for(&overtaking.runs, 1);
-}
-
-/* Another timer's worker overtakes this one before it wakes the pool. */
-PoolTest(hand_over_does_not_rely_on_a_worker_that_is_stopped, 2, 0)
-{
-	fixture_open(&overtaker, NULL);
-	wait_for(&futex_waits, 2);
-	before_futex = overtake;
-
-	occupy();
-
-	cr_assert(before_futex == NULL);
-	gate_open(&running.gate);
-	assert_ok(hwt_stop(overtaker.timer, NULL));
-	while (hwt_destroy(overtaker.timer) == -EBUSY)
-		sleep_ns(HWT_MS(1));
 }

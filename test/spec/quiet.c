@@ -25,28 +25,6 @@ ManualTest(quiet, timeout_that_is_never_due_is_nothing_to_wait_for)
 	assert_u64(hwt_pending_timeouts(manual.timer), 1);
 }
 
-ManualTest(quiet, superseded_earliest_deadline_costs_one_wake_up_at_most)
-{
-	struct probe early = {0}, late = {0};
-	unsigned in_vain = 0;
-
-	probe_schedule(&early, TICKS(3));
-	probe_schedule(&late, TICKS(70));
-	assert_u64(manual_wait(), TICKS(3));
-	for (uint64_t tick = 4; tick <= 80; tick++)
-		assert_ok(
-		    hwt_reschedule(manual.timer, early.handle, TICKS(tick)));
-
-	while (manual_step(manual_wait()) == 0)
-		in_vain++;
-
-	cr_assert(in_vain <= 1);
-	assert_u64(late.started_ns, FIXTURE_START + TICKS(70));
-	assert_u64(manual_wait(), TICKS(10));
-}
-
-#define CROWD 5000
-
 /* Real workers. */
 
 static void

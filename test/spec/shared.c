@@ -103,23 +103,3 @@ Test(shared, shutdown_from_its_own_task_is_a_deadlock)
 	assert_ok(hwt_shared(&timer));
 	assert_ok(hwt_shared_shutdown(NULL));
 }
-
-Test(shared, later_call_may_succeed_without_a_thread_memory_or_clock_before)
-{
-	static const struct {
-		unsigned fault;
-		int rc;
-	} faults[] = {{FAULT_CLOCK, -EAGAIN}, {FAULT_MEMORY, -ENOMEM},
-	    {FAULT_THREAD, -EAGAIN}};
-	struct hwt *timer = NULL;
-
-	for (unsigned i = 0; i < 3; i++) {
-		fault_arm(faults[i].fault, FAULT_ALWAYS);
-		assert_rc(hwt_shared(&timer), faults[i].rc);
-		fault_disarm();
-		cr_assert(timer == NULL);
-	}
-
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_shared_shutdown(NULL));
-}

@@ -56,38 +56,3 @@ WorkerTest(signals, pool_threads_block_all_but_seven_and_the_callers_mask_stays)
 	assert_mask(thread_await("hwt-worker", 1));
 	assert_ok(hwt_pool_destroy(pool));
 }
-
-static _Atomic uint64_t handled;
-static pthread_t handled_by;
-
-static void
-handle(int number)
-{
-	(void)number;
-	handled_by = pthread_self();
-	handled++;
-}
-
-static void
-then_raise(struct probe *probe)
-{
-	raise(*(const int *)probe->data);
-}
-
-WorkerTest(signals, seven_reach_their_handlers_in_the_worker)
-{
-	const struct sigaction action = {.sa_handler = handle};
-
-	for (size_t i = 0; i < UNBLOCKED; i++) {
-		int number = unblocked[i];
-		struct probe probe = {.then = then_raise, .data = &number};
-
-		cr_assert(sigaction(number, &action, NULL) == 0);
-		assert_ok(
-		    hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-		wait_for(&probe.runs, 1);
-
-		assert_u64(handled, i + 1);
-		cr_assert(pthread_equal(handled_by, probe.thread));
-	}
-}

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -150,7 +151,7 @@ fixture_clock(void *ctx)
 	struct fixture *fixture = ctx;
 
 	fixture->clock_reads++;
-	return fixture->now_ns += fixture->reading_ns;
+	return fixture->now_ns;
 }
 
 static void
@@ -170,10 +171,8 @@ fixture_open(struct fixture *fixture, const struct hwt_options *options)
 
 	if (options != NULL)
 		filled = *options;
-	if (fixture->start_ns == 0)
-		fixture->start_ns = FIXTURE_START;
 	log_recorder_init(&fixture->log);
-	fixture->now_ns = fixture->start_ns;
+	fixture->now_ns = FIXTURE_START;
 	fixture->wakes = fixture->clock_reads = fixture->runs = 0;
 	fixture->tick_ns = filled.tick_ns != 0 ? filled.tick_ns : HWT_MS(100);
 	filled.flags |= HWT_MANUAL;
@@ -203,7 +202,7 @@ fixture_step(struct fixture *fixture, uint64_t ns)
 uint64_t
 fixture_tick(struct fixture *fixture, uint64_t index)
 {
-	uint64_t boundary_ns = fixture->start_ns + index * fixture->tick_ns;
+	uint64_t boundary_ns = FIXTURE_START + index * fixture->tick_ns;
 
 	cr_assert(fixture->now_ns <= boundary_ns, "the clock never goes back");
 	return fixture_step(fixture, boundary_ns - fixture->now_ns);
@@ -350,8 +349,6 @@ executor_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 	executor->count++;
 	if (executor->mode == EXECUTOR_REFUSES)
 		return executor->refusal;
-	if (executor->mode == EXECUTOR_RUNS)
-		executor->run_rc = hwt_run(timer, timeout);
 	return 0;
 }
 
@@ -405,7 +402,7 @@ gate_pass(struct gate *gate)
 	semaphore_wait(&gate->opened);
 }
 
-void
+static void
 probe_then_gate(struct probe *probe)
 {
 	gate_pass(probe->data);
@@ -720,6 +717,62 @@ in_child(void (*body)(void *arg), void *arg)
 	cr_assert(status == 0, "the child ended with %d", status);
 }
 
+#define ROLE "HWT_TEST_ROLE"
+
+void
+role_play(const struct role *roles, size_t count)
+{
+	const char *name = getenv(ROLE);
+
+	for (size_t i = 0; name != NULL && i < count; i++) {
+		if (strcmp(roles[i].name, name) != 0)
+			continue;
+		roles[i].play();
+		exit(LEFT_BY_EXIT);
+	}
+}
+
+struct casting {
+	const char *name, *debug;
+	int ends[2];
+};
+
+/* A report of leaks would be written to stderr. */
+static void
+become_role(void *arg)
+{
+	char *const arguments[] = {(char[]){"hwt-test"}, NULL};
+	struct casting *casting = arg;
+
+	child_ok(setenv(ROLE, casting->name, 1));
+	child_ok(setenv("ASAN_OPTIONS", "detect_leaks=0", 1));
+	if (casting->debug != NULL)
+		child_ok(setenv("HWT_DEBUG", casting->debug, 1));
+	if (casting->ends[1] >= 0)
+		child_check(dup2(casting->ends[1], STDERR_FILENO) >= 0);
+	(void)execv("/proc/self/exe", arguments);
+}
+
+int
+role_run(const char *name, const char *debug, char said[4096])
+{
+	struct casting casting = {name, debug, {-1, -1}};
+	size_t length = 0;
+	ssize_t got;
+	pid_t child;
+
+	if (said == NULL)
+		return child_wait(child_fork(become_role, &casting));
+	cr_assert(pipe2(casting.ends, O_CLOEXEC) == 0);
+	child = child_fork(become_role, &casting);
+	(void)close(casting.ends[1]);
+	while ((got = read(casting.ends[0], said + length, 4095 - length)) > 0)
+		length += (size_t)got;
+	said[length] = '\0';
+	(void)close(casting.ends[0]);
+	return child_wait(child);
+}
+
 /* Fault injection: the linker sends the library's calls and the tests' here,
  * not those of the C library itself. */
 
@@ -728,8 +781,6 @@ static _Atomic uint64_t fault_nth, fault_calls;
 static _Atomic int fault_eventfd_error = EMFILE, fault_thread_error = EAGAIN;
 static struct gate *_Atomic fault_gate;
 static _Atomic uint64_t suspended_ns;
-static const char *random_bytes;
-static size_t random_size;
 
 void
 fault_arm(unsigned set, uint64_t nth)
@@ -768,13 +819,6 @@ fault_disarm(void)
 	fault_thread_error = EAGAIN;
 	fault_gate = NULL;
 	return fault_calls;
-}
-
-void
-random_give(const void *bytes, size_t size)
-{
-	random_bytes = bytes;
-	random_size = size;
 }
 
 void
@@ -823,8 +867,6 @@ WRAP(int, eventfd, (unsigned count, int flags), (count, flags), FAULT_EVENTFD,
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *arg);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
-ssize_t __real_getrandom(void *bytes, size_t size, unsigned flags);
-ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
 
 int
 __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
@@ -857,19 +899,4 @@ __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	now->tv_sec += (time_t)(ns / HWT_SEC(1));
 	now->tv_nsec = (long)(ns % HWT_SEC(1));
 	return 0;
-}
-
-ssize_t
-__wrap_getrandom(void *bytes, size_t size, unsigned flags)
-{
-	if (fault_hits(FAULT_RANDOM)) {
-		errno = ENOSYS;
-		return -1;
-	}
-	if (random_size < size)
-		return __real_getrandom(bytes, size, flags);
-	memcpy(bytes, random_bytes, size);
-	random_bytes += size;
-	random_size -= size;
-	return (ssize_t)size;
 }

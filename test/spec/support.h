@@ -10,7 +10,8 @@
  *   tasks            struct probe records its runs; forbidden_task aborts
  *   executor         `recorder`, ExecutorTest: holds, refuses or runs
  *   threads          struct gate, in_parallel, wait_for, thread_*
- *   children         child_*: report by their exit status
+ *   children         child_*: report by their exit status; ROLES: this binary
+ *                    executed anew
  *   fault injection  fault_*: the n-th call of a system function fails
  */
 #ifndef HWT_TEST_SUPPORT_H
@@ -139,7 +140,7 @@ struct log_recorder {
 struct hwt_log log_recorder_hook(struct log_recorder *log);
 
 /* The clock starts at a moment that is no multiple of any tick, so that a grid
- * that hung on the clock's zero would be seen. start_ns: another one. */
+ * that hung on the clock's zero would be seen. */
 #define FIXTURE_TICK HWT_MS(1)
 #define FIXTURE_WHEEL 8
 #define FIXTURE_START UINT64_C(1234567891)
@@ -147,10 +148,8 @@ struct hwt_log log_recorder_hook(struct log_recorder *log);
 
 struct fixture {
 	struct hwt *timer;
-	uint64_t start_ns;
 	uint64_t tick_ns;
 	_Atomic uint64_t now_ns; /* what the timer's clock reads */
-	uint64_t reading_ns; /* by which each reading moves it on */
 	_Atomic uint64_t wakes; /* calls of wake */
 	_Atomic uint64_t clock_reads;
 	_Atomic uint64_t runs; /* of probes of this fixture */
@@ -216,7 +215,6 @@ uint64_t ticks_of_runs(struct probe *probe, unsigned first, unsigned last);
 enum executor_mode {
 	EXECUTOR_HOLDS,
 	EXECUTOR_REFUSES,
-	EXECUTOR_RUNS,
 };
 
 #define EXECUTOR_PLACES 1024
@@ -225,7 +223,6 @@ struct recording_executor {
 	struct hwt_executor hook;
 	enum executor_mode mode;
 	int refusal;
-	int run_rc; /* of hwt_run inside execute */
 	_Atomic uint64_t count;
 	struct {
 		struct hwt *timer;
@@ -252,8 +249,6 @@ void gate_pass(struct gate *gate);
 #define gate_await(gate) semaphore_wait(&(gate)->entered)
 #define gate_open(gate) ((void)sem_post(&(gate)->opened))
 void semaphore_wait(sem_t *semaphore);
-/* For a probe whose data is a gate. */
-void probe_then_gate(struct probe *probe);
 
 extern struct live {
 	struct hwt *timer;
@@ -315,13 +310,29 @@ int child_wait(pid_t child);
 /* child_fork and child_wait, which must be 0. */
 void in_child(void (*body)(void *arg), void *arg);
 
+/* What this binary does instead of running tests, when role_run executes it
+ * anew; a role that returns leaves by exit. */
+struct role {
+	const char *name;
+	void (*play)(void);
+};
+
+#define LEFT_BY_EXIT 17
+#define ROLES(roles)                                                  \
+	__attribute__((constructor)) static void play_role(void)      \
+	{                                                             \
+		role_play((roles), sizeof(roles) / sizeof(*(roles))); \
+	}
+void role_play(const struct role *roles, size_t count);
+/* Its exit status. debug: HWT_DEBUG, or NULL; said: takes stderr, or NULL. */
+int role_run(const char *name, const char *debug, char said[4096]);
+
 #define FAULT_THREAD 1u
 #define FAULT_MMAP 2u
 #define FAULT_HEAP 4u
 #define FAULT_MEMORY (FAULT_MMAP | FAULT_HEAP)
 #define FAULT_EVENTFD 8u
 #define FAULT_CLOCK 32u
-#define FAULT_RANDOM 64u
 /* As nth: every call fails; none does. */
 #define FAULT_ALWAYS 0
 #define FAULT_COUNT UINT64_MAX
@@ -335,8 +346,6 @@ void fault_arm_thread(int error);
 void fault_hold_thread(struct gate *gate, int error);
 /* Nothing fails any more; returns the number of calls that were counted. */
 uint64_t fault_disarm(void);
-/* What the next calls of getrandom give. */
-void random_give(const void *bytes, size_t size);
 /* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. */
 void suspend(uint64_t ns);
 

@@ -6,12 +6,35 @@
  */
 #include "test/spec/support.h"
 
+#include <stdarg.h>
+
 #include "core/timer.h"
 
 SUITE(waited);
 
-/* Before this thread next sleeps: see pool.c. */
-extern _Thread_local void (*before_futex)(void);
+/* Before this thread next sleeps or wakes others. */
+static _Thread_local void (*before_futex)(void);
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long
+__wrap_syscall(long number, ...)
+{
+	void (*before)(void) = before_futex;
+	long argument[6];
+	va_list arguments;
+
+	va_start(arguments, number);
+	for (int i = 0; i < 6; i++)
+		argument[i] = va_arg(arguments, long);
+	va_end(arguments);
+	before_futex = NULL;
+	if (before != NULL)
+		before();
+	return __real_syscall(number, argument[0], argument[1], argument[2],
+	    argument[3], argument[4], argument[5]);
+}
 
 static struct gate gate;
 
