@@ -4,20 +4,16 @@
  * that is made up: connections whose idle timeouts are pushed out, headers that
  * nearly always come, calls that time out now and then.
  *
- *   wheel TICKS_PER_SECOND [TICKS]
+ *   wheel TICKS_PER_SECOND
  *
- * It ends after so many ticks, with 0 for ever; without a terminal it prints
- * the last of them. Ctrl-C ends it.
+ * Ctrl-C ends it. Without a terminal it prints tick 400 alone.
  *
- * It sees no more of the library than hwt.h. By the grid of hwt.h a deadline
- * belongs to the first tick boundary at or after it; the bucket is that tick
- * modulo the wheel's length, and the round is how often the wheel must turn
- * until then. Nothing is taken on trust: in each frame the program's own counts
- * must be those of hwt_read_stats, and each task must start at its tick; or
- * else the exit status is 1.
+ * By the grid of hwt.h a deadline belongs to the first tick boundary at or
+ * after it; the bucket is that tick modulo the wheel's length. In each frame
+ * the program's own counts must be those of hwt_read_stats, and each task must
+ * start at its tick; or else the exit status is 1.
  */
 #define _GNU_SOURCE
-#include <signal.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -29,7 +25,6 @@
 #define ROUNDS 4 /* 0, 1, 2, and 3 or more */
 #define ROWS 16
 #define LIVE_MAX 4096
-#define TICKS_MAX 1000000000
 /* Between two calls, so that the calls of a tick do not fill it. */
 #define STEP_NS (TICK_NS / (2 * LIVE_MAX + 1))
 
@@ -57,7 +52,6 @@ static uint64_t now_ns, tick = 1, random_state = 1;
 static struct hwt_stats own;
 static unsigned moved_now, cancelled_now, started_now;
 static bool is_equal = true;
-static volatile sig_atomic_t is_over;
 
 static void
 must(int error)
@@ -68,15 +62,12 @@ must(int error)
 	exit(1);
 }
 
-/* Splitmix64; below n. */
+/* Below n, which is below 2^32. */
 static uint64_t
 random_below(uint64_t n)
 {
-	uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (z ^ (z >> 31)) % n;
+	random_state = random_state * UINT64_C(6364136223846793005) + 1;
+	return (random_state >> 32) * n >> 32;
 }
 
 static uint64_t
@@ -161,29 +152,21 @@ load_run(void)
 }
 
 static void
-compare(void)
-{
-	uint64_t pending = own.scheduled - own.cancelled - own.started;
-	struct hwt_stats library;
-
-	must(hwt_read_stats(timer, &library));
-	is_equal &= library.scheduled == own.scheduled &&
-	    library.cancelled == own.cancelled &&
-	    library.rescheduled == own.rescheduled &&
-	    library.started == own.started && library.pending == pending &&
-	    hwt_pending_timeouts(timer) == pending;
-	own.pending = pending;
-}
-
-static void
 turn(void)
 {
+	struct hwt_stats library;
+
 	moved_now = cancelled_now = started_now = 0;
 	now_ns = tick * TICK_NS;
 	must(hwt_advance(timer, NULL));
 	tick++;
 	load_run();
-	compare();
+	own.pending = own.scheduled - own.cancelled - own.started;
+	must(hwt_read_stats(timer, &library));
+	is_equal &= library.scheduled == own.scheduled &&
+	    library.cancelled == own.cancelled &&
+	    library.rescheduled == own.rescheduled &&
+	    library.started == own.started && library.pending == own.pending;
 }
 
 /* A column for each bucket, a cell for some of its timeouts. Cells are of the
@@ -191,7 +174,6 @@ turn(void)
 static void
 draw(bool is_terminal)
 {
-	static const char marks[] = "#xo.";
 	unsigned bars[BUCKETS][ROUNDS] = {0}, most = 1, cell, bucket, i, row;
 
 	for (i = 0; i < LIVE_MAX; i++) {
@@ -202,11 +184,10 @@ draw(bool is_terminal)
 			    [round < ROUNDS ? round : ROUNDS - 1]++;
 	}
 	for (bucket = 0; bucket < BUCKETS; bucket++) {
-		unsigned sum = 0;
-
-		for (i = 0; i < ROUNDS; i++)
-			sum += bars[bucket][i];
-		most = sum > most ? sum : most;
+		for (i = 1; i < ROUNDS; i++)
+			bars[bucket][i] += bars[bucket][i - 1];
+		if (bars[bucket][ROUNDS - 1] > most)
+			most = bars[bucket][ROUNDS - 1];
 	}
 	cell = (most + ROWS - 1) / ROWS;
 	printf(
@@ -215,15 +196,10 @@ draw(bool is_terminal)
 	    is_terminal ? "\033[H" : "", BUCKETS, cell);
 	for (row = ROWS; row-- > 0;) {
 		for (bucket = 0; bucket < BUCKETS; bucket++) {
-			unsigned sum = 0;
-			char mark = ' ';
-
-			for (i = 0; i < ROUNDS && mark == ' '; i++) {
-				sum += bars[bucket][i];
-				if (sum > row * cell)
-					mark = marks[i];
-			}
-			putchar(mark);
+			for (i = 0; i < ROUNDS; i++)
+				if (bars[bucket][i] > row * cell)
+					break;
+			putchar(" .ox#"[ROUNDS - i]);
 		}
 		puts(is_terminal ? "\033[K" : "");
 	}
@@ -236,43 +212,31 @@ draw(bool is_terminal)
 	fflush(stdout);
 }
 
-static void
-on_signal(int signal)
-{
-	is_over = signal;
-}
-
 int
 main(int argc, char **argv)
 {
-	static const char usage[] = "wheel TICKS_PER_SECOND [TICKS]";
 	const struct hwt_clock clock = {.now_ns = clock_by_hand};
 	const struct hwt_options options = {.tick_ns = TICK_NS,
 	    .ticks_per_wheel = BUCKETS,
 	    .flags = HWT_MANUAL,
 	    .clock = &clock};
 	bool is_terminal = isatty(STDOUT_FILENO);
-	uint64_t speed, ticks = 0;
+	uint64_t speed;
 
-	if (argc != 3)
-		arguments_are(usage, argc, argv, 2);
+	arguments_are("wheel TICKS_PER_SECOND", argc, argv, 2);
 	speed = argument_number(argv[1], 4096);
-	if (argc == 3)
-		ticks = argument_number(argv[2], TICKS_MAX);
-	if (ticks == 0)
-		ticks = is_terminal ? TICKS_MAX : 400;
 	must(hwt_create(&timer, &options));
-	signal(SIGINT, on_signal);
 	if (is_terminal)
 		printf("\033[2J");
-	while (!is_over && tick <= ticks) {
+	while (is_equal && (is_terminal || tick <= 400)) {
 		turn();
-		if (!is_terminal && tick <= ticks)
+		if (!is_terminal)
 			continue;
-		draw(is_terminal);
-		if (is_terminal && speed > 0)
-			usleep((useconds_t)(1000000 / speed));
+		draw(true);
+		usleep((useconds_t)(1000000 / (speed ? speed : 1)));
 	}
+	if (!is_terminal)
+		draw(false);
 	must(hwt_stop(timer, NULL));
 	must(hwt_destroy(timer));
 	if (!is_equal)

@@ -9,6 +9,7 @@
  * timeout that waits in the mailbox does not run either. So no lock is needed,
  * and the task never sees a connection that was closed.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -62,10 +63,19 @@ stop_conn_timeout_thread(void)
 	return timer != NULL && hwt_stop(timer, NULL) == 0 ? 0 : -1;
 }
 
-static uint64_t
-idle_ns(void)
+static hwt_task idle_task;
+
+/* Moves the deadline; one that is due and in the mailbox is replaced. */
+static void
+idle_restart(conn *c)
 {
-	return HWT_SEC(settings.idle_timeout);
+	int error =
+	    hwt_touch(timer, hwt_mailbox_executor(c->thread->idle_mailbox),
+		&c->idle, idle_task, c, HWT_SEC(settings.idle_timeout));
+
+	if (error != 0 && error != -ESHUTDOWN)
+		fprintf(stderr, "fd %d has no idle timeout: %s\n", c->sfd,
+		    hwt_strerror(error));
 }
 
 static void
@@ -86,27 +96,16 @@ idle_task(hwt_timeout timeout, void *arg)
 void
 idle_begin(conn *c)
 {
-	int result;
-
-	if (timer == NULL || !IS_TCP(c->transport))
-		return;
-	result = hwt_new_timeout_on(timer,
-	    hwt_mailbox_executor(c->thread->idle_mailbox), &c->idle, idle_task,
-	    c, idle_ns());
-	if (result != 0 && result != -ESHUTDOWN)
-		fprintf(stderr, "fd %d has no idle timeout: %s\n", c->sfd,
-		    hwt_strerror(result));
+	c->idle = (hwt_timeout){0};
+	if (timer != NULL && IS_TCP(c->transport))
+		idle_restart(c);
 }
 
-/* hwt_touch moves the deadline, or replaces a timeout in the mailbox, where a
- * deadline cannot be moved. */
 void
 idle_touch(conn *c)
 {
 	if (c->idle.id != 0)
-		(void)!hwt_touch(timer,
-		    hwt_mailbox_executor(c->thread->idle_mailbox), &c->idle,
-		    idle_task, c, idle_ns());
+		idle_restart(c);
 }
 
 /* In idle_task, too: then there is nothing to cancel. */

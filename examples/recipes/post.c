@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Another thread wants a loop to do something with a connection: it posts to
- * the loop's mailbox, and the function runs in hwt_mailbox_run, on the loop's
- * thread, as the connection's timeouts do. A post allocates nothing and cannot
- * fail; the message that it is part of is the loop's from then on. The other
- * thread holds no pointer to a connection, but a number.
+ * Another thread posts to a loop's mailbox, and the function runs on the loop's
+ * thread, in hwt_mailbox_run. From the post on the message is the loop's. The
+ * other thread holds no pointer to a connection, but a number.
  */
 #include <poll.h>
 
@@ -20,7 +18,6 @@ struct message {
 
 static struct hwt *timer;
 static struct hwt_mailbox *mailbox;
-/* Of the loop's connections. */
 static hwt_timeout idle[CONNECTIONS];
 static unsigned closed, timed_out;
 

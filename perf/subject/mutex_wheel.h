@@ -12,8 +12,8 @@
  * it after its task. So the baseline needs none of the generations with which
  * hwt refuses stale handles.
  *
- * Who would call it unfair, and the variant that they would write (perf/rules.mk
- * has their names):
+ * Who would call it unfair, and the variant that they would write, of which
+ * perf/rules.mk has the names:
  *
  *   "Each thread has a wheel of its own, and a timeout is embedded in its
  *    connection: no malloc."                  MUTEX_WHEEL_SHARDS
