@@ -249,10 +249,8 @@ log_seldom(const struct hwt *timer, uint64_t *logged_ns, const char *message)
 static void
 note_slowness(struct hwt *timer, uint64_t id, hwt_task *task, uint64_t began_ns)
 {
-	const char *message = "a task held the worker longer than slow_task_ns";
 	struct worker *worker = &timer->worker;
 	uint64_t held_ns;
-	char text[256];
 
 	worker->now_ns = timer_now(timer);
 	held_ns = worker->now_ns - began_ns;
@@ -260,9 +258,8 @@ note_slowness(struct hwt *timer, uint64_t id, hwt_task *task, uint64_t began_ns)
 		return;
 	PROBE(slow_task, timer, id, task, held_ns);
 	a64_count(&worker->slow_tasks, 1);
-	if (debug.slow != NULL)
-		message = debug.slow(task, text, sizeof(text));
-	log_seldom(timer, &worker->slow_logged_ns, message);
+	log_seldom(timer, &worker->slow_logged_ns,
+	    "a task held the worker longer than slow_task_ns");
 }
 
 /* From before the word becomes HANDED until execute has returned, the executor

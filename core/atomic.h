@@ -17,9 +17,9 @@
  *                   has 16-byte operations only as calls of libatomic. Where
  *                   the compiler has a compare-and-swap of 16 bytes (x86-64:
  *                   cmpxchg16b; aarch64: casp or ldxp and stxp, chosen at run
- *                   time; s390x: cdsg) that is inlined instead, unless
- *                   HWT_ATOMIC_WIDE is defined, as it is for ThreadSanitizer,
- *                   which must see these accesses.
+ *                   time) that is inlined instead, unless HWT_ATOMIC_WIDE is
+ *                   defined, as it is for ThreadSanitizer, which must see
+ *                   these accesses.
  *   HWT_ATOMIC_MODEL  the name of a header that defines all of them, for a
  *                   program that explores interleavings: each load, store and
  *                   read-modify-write of the default back end on x86-64 is a
@@ -118,11 +118,8 @@
  *
  * OTHER MACHINES. The C11 back end stands on C11's memory model alone: each
  * edge has the orders that are named above. Where the compiler has no 16-byte
- * compare-and-swap (riscv64), it calls libatomic, which takes a mutex for each
- * access. That is correct, since all accesses go that way (except for the
- * futex, which reads half of the word: it is stored whole, and before the
- * wake). But it is neither lock-free nor safe in a child that was forked
- * meanwhile: there hwt is for tests only.
+ * compare-and-swap that is inlined, the library does not compile: libatomic
+ * would take a lock.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
@@ -208,7 +205,7 @@ a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 /* clang has the same as gcc, and does not define the macro. */
 #if !defined(HWT_ATOMIC_WIDE) &&                                            \
     (defined(__x86_64__) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16) || \
-	(defined(__clang__) && (defined(__aarch64__) || defined(__s390x__))))
+	(defined(__clang__) && defined(__aarch64__)))
 
 typedef struct {
 	_Alignas(16) a64_t half[2];
@@ -235,12 +232,15 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 		pair_bits bits;
 	} compare = {old}, set = {value};
 
-	/* s390x has it inline only where the alignment is in sight. */
 	return __sync_bool_compare_and_swap(
 	    (pair_bits *)__builtin_assume_aligned(p, 16), compare.bits,
 	    set.bits);
 #endif
 }
+
+#elif !defined(HWT_ATOMIC_WIDE)
+
+#error "hwt needs a compare-and-swap of 16 bytes that takes no lock"
 
 #else
 

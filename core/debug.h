@@ -17,8 +17,6 @@ struct debug {
 	void (*made)(const char *what, const void *object, uint64_t epoch,
 	    const void *place);
 	void (*destroyed)(const void *object);
-	/* The text of a warning about that task, in that memory. */
-	const char *(*slow)(hwt_task *task, char *text, size_t size);
 };
 
 extern struct debug debug;

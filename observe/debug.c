@@ -7,7 +7,6 @@
  *           list with its parent's objects, and leaves them out of its report:
  *           they are not of its epoch. The list changes by one store, so that a
  *           fork finds it whole.
- *   slow    the text of the warning about a slow task.
  *
  * Nothing is allocated and no function of this file is called if the variable
  * is not set.
@@ -96,7 +95,7 @@ take_objects(void)
 }
 
 /* After the destructors of the program and of what uses the library. Names are
- * asked for without the lock: see symbol.c. */
+ * asked for without the lock: the dynamic linker has one of its own. */
 __attribute__((destructor(101))) static void
 report_leaks(void)
 {
@@ -113,17 +112,6 @@ report_leaks(void)
 		next = object->next;
 		free(object);
 	}
-}
-
-static const char *
-slow_text(hwt_task *task, char *text, size_t size)
-{
-	char name[SYMBOL_BYTES];
-
-	(void)snprintf(text, size,
-	    "a task held the worker longer than slow_task_ns: %s",
-	    symbol_place((const void *)(uintptr_t)task, name, sizeof(name)));
-	return text;
 }
 
 static bool
@@ -149,13 +137,11 @@ debug_init(void)
 		if (is_word(at, length, "leaks")) {
 			debug.made = object_made;
 			debug.destroyed = object_destroyed;
-		} else if (is_word(at, length, "slow")) {
-			debug.slow = slow_text;
 		} else if (length > 0) {
 			unknown = true;
 		}
 		at += length + (at[length] != '\0');
 	}
 	if (unknown)
-		log_stderr("HWT_DEBUG=%s: the words are leaks and slow", words);
+		log_stderr("HWT_DEBUG=%s: the only word is leaks", words);
 }

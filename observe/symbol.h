@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of addresses in code; symbol_name for modules, too. See symbol.c. Who
- * includes this defines _GNU_SOURCE. */
+/* Names of addresses in code, for modules, too. What is only FILE+0x11c9,
+ * addr2line -f -e FILE 0x11c9 names. Who includes this defines _GNU_SOURCE. */
 #ifndef HWT_SYMBOL_H
 #define HWT_SYMBOL_H
 
@@ -33,9 +33,5 @@ symbol_name(const void *address, char *text, size_t size)
 		    (size_t)(at - (uintptr_t)info.dli_saddr), info.dli_fname);
 	return text;
 }
-
-/* The same without names of functions, and without the dynamic linker's lock,
- * which symbol_name takes: for threads that hwt_stop waits for. */
-const char *symbol_place(const void *address, char *text, size_t size);
 
 #endif
