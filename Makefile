@@ -60,7 +60,7 @@ CFLAGS ?= -O2 -g
 
 # Not *.c: a visitor may have saved README's example.c here.
 core := hwt.c mpsc_queue.c worker.c \
-	$(wildcard core/*.c executor/*.c observe/*.c)
+	$(wildcard sys/*.c core/*.c executor/*.c observe/*.c)
 version := $(shell sed -n 's/^.define HWT_VERSION_[MP][A-Z]* //p' hwt.h | \
 	paste -s -d .)
 major := $(firstword $(subst ., ,$(version)))

@@ -64,7 +64,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/probe.h"
+#include "sys/probe.h"
 #include "core/timer.h"
 
 #ifndef ALWAYS_INLINE

@@ -118,8 +118,8 @@
 #include <syslog.h>
 
 #include "core/debug.h"
-#include "core/log.h"
-#include "core/probe.h"
+#include "sys/log.h"
+#include "sys/probe.h"
 #include "core/timer.h"
 
 /* Timeouts expired between two readings of the clock. */

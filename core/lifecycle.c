@@ -40,7 +40,7 @@
 #include <string.h>
 
 #include "core/debug.h"
-#include "core/log.h"
+#include "sys/log.h"
 #include "core/timer.h"
 
 #define TICK_DEFAULT_NS HWT_MS(100)

@@ -14,11 +14,11 @@
  * the thread that held the old lock at the fork does not exist in the child.
  *
  * REGISTRY. The live timers, in a hash table by serial: a process can have ten
- * thousand of them, and threads that end look theirs up. hwt_destroy removes the timer under the
- * lock before it frees anything. So a thread that holds the lock may use the
- * timers in the table. The lock is held for one walk through it at most,
- * or while a thread that exits returns its records. No thread waits while it
- * holds it.
+ * thousand of them, and threads that end look theirs up. hwt_destroy removes
+ * the timer under the lock before it frees anything. So a thread that holds the
+ * lock may use the timers in the table. The lock is held for one walk through
+ * it at most, or while a thread that exits returns its records. No thread waits
+ * while it holds it.
  *
  * EDGES
  *

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/atomic.h"
+#include "sys/atomic.h"
 
 struct hwt;
 struct hwt_executor;

@@ -57,7 +57,7 @@
 
 #include "hwt.h"
 #include "core/process.h"
-#include "core/secret.h"
+#include "sys/secret.h"
 
 #ifndef INDEX_BITS
 #define INDEX_BITS 28

@@ -26,7 +26,7 @@
  */
 #include <errno.h>
 
-#include "core/probe.h"
+#include "sys/probe.h"
 #include "core/timer.h"
 
 /* Runs a task. Until it returns, calls of this thread that would wait for it

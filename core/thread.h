@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/clock.h"
+#include "sys/clock.h"
 
 struct hwt;
 struct cache;

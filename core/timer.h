@@ -23,9 +23,9 @@
 
 #include "mpsc_queue.h"
 #include "core/record.h"
-#include "core/system.h"
+#include "sys/system.h"
 #include "core/thread.h"
-#include "core/valid.h"
+#include "sys/valid.h"
 #include "core/wheel.h"
 
 #define NOINLINE __attribute__((noinline))

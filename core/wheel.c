@@ -62,7 +62,7 @@
 #include <string.h>
 
 #include "core/record.h"
-#include "core/system.h"
+#include "sys/system.h"
 #include "core/wheel.h"
 
 #define CHUNKS_MAX (1u << 28)

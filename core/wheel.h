@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/atomic.h"
+#include "sys/atomic.h"
 
 #define TICK_NEVER UINT64_MAX
 #define CHUNK_ENTRIES 15u

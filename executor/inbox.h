@@ -38,7 +38,7 @@
 #ifndef HWT_INBOX_H
 #define HWT_INBOX_H
 
-#include "core/atomic.h"
+#include "sys/atomic.h"
 #include "executor/event.h"
 
 /* A stack's top, and the link of each item, is the address of a link. */

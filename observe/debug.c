@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "core/debug.h"
-#include "core/log.h"
+#include "sys/log.h"
 #include "core/timer.h"
 #include "observe/symbol.h"
 

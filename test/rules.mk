@@ -78,7 +78,7 @@ explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
 	$(filter-out test/sim/plan.c,$(wildcard test/sim/*.c)) \
 	test/script.c \
 	$(wildcard modules/*/test/explore/*.c)
-explored := $(filter-out core/system% observe/%,$(core)) \
+explored := $(filter-out sys/system% observe/%,$(core)) \
 	$(filter-out $(explored_alone),$(module_sources))
 
 # Functions of the system that the suites replace, to make them fail.

@@ -53,7 +53,7 @@ position = $(if $(filter $(core) $(module_sources),$<), \
 unoptimized = $(if $(findstring test/spec/,$<),-O0 -U_FORTIFY_SOURCE)
 
 # Changes when the commands do, so that no object stays that others made; and
-# when what core/probe.h needs has come or gone.
+# when what sys/probe.h needs has come or gone.
 sdt := $(wildcard /usr/include/sys/sdt.h /usr/include/*/sys/sdt.h)
 build/%/flags: force
 	@mkdir -p $(@D)

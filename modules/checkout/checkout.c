@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "checkout.h"
-#include "core/pause.h"
+#include "sys/pause.h"
 
 #define SHARDS_DEFAULT 64u
 #define SHARDS_MAX (1u << 16)

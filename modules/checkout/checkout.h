@@ -29,8 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/atomic.h"
-#include "core/valid.h"
+#include "sys/atomic.h"
+#include "sys/valid.h"
 #include "hwt_checkout.h"
 
 /* An object's word: its holder's address, and these. Addresses of requests are

@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "checkout.h"
-#include "core/pause.h"
+#include "sys/pause.h"
 
 int
 hwt_object_init(

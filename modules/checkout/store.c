@@ -51,7 +51,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pause.h"
+#include "sys/pause.h"
 #include "store.h"
 
 #define STORE_SHARDS_DEFAULT 256u

@@ -22,7 +22,7 @@
 #define HWT_CHECKOUT_STORE_H
 
 #include "checkout.h"
-#include "core/secret.h"
+#include "sys/secret.h"
 
 #define STORE_ITEMS_MAX 20u
 /* Objects that are looked at while a lock is held, to find one to unload. */

@@ -52,7 +52,7 @@ want_new(struct hwt_store *store, struct store_shard *shard,
 	return entry;
 }
 
-/* SipHash, as in core/secret.h. With the other byte order it is another. */
+/* SipHash, as in sys/secret.h. With the other byte order it is another. */
 static uint64_t
 key_hash(const struct secret *secret, const void *bytes, size_t size)
 {

@@ -19,7 +19,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "core/atomic.h"
+#include "sys/atomic.h"
 #include "engine.h"
 
 #define NS_PER_MS UINT64_C(1000000)

@@ -106,7 +106,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pause.h"
+#include "sys/pause.h"
 #include "purgatory.h"
 
 #define SHARDS_DEFAULT 64u

@@ -8,9 +8,9 @@
 
 #include <pthread.h>
 
-#include "core/atomic.h"
-#include "core/secret.h"
-#include "core/valid.h"
+#include "sys/atomic.h"
+#include "sys/secret.h"
+#include "sys/valid.h"
 #include "hwt_purgatory.h"
 
 #define LINKS_INSIDE 3u

@@ -21,7 +21,7 @@
 #include <errno.h>
 
 #include "test/explore/explore.h"
-#include "core/system.h"
+#include "sys/system.h"
 #include "core/timer.h"
 
 #define ARENA (UINT32_C(1) << 18)

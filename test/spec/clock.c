@@ -10,10 +10,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "../../core/clock.c"
-#include "../../core/log.c"
-#include "../../core/system.c"
-#include "../../core/system_linux.c"
+#include "../../sys/clock.c"
+#include "../../sys/log.c"
+#include "../../sys/system.c"
+#include "../../sys/system_linux.c"
 
 SUITE(clock);
 

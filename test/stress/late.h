@@ -8,7 +8,7 @@
 #ifndef HWT_TEST_STRESS_LATE_H
 #define HWT_TEST_STRESS_LATE_H
 
-#include "core/atomic.h"
+#include "sys/atomic.h"
 
 #include <unistd.h>
 

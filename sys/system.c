@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/system.h"
+#include "sys/system.h"
 
 #if !defined(MAP_NORESERVE) /* FreeBSD */
 #define MAP_NORESERVE 0

@@ -22,8 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/atomic.h"
-#include "core/log.h"
+#include "sys/atomic.h"
+#include "sys/log.h"
 
 #define LINE_BYTES (PIPE_BUF < 1024 ? PIPE_BUF : 1024)
 /* For the message; the rest is for the number of those dropped. */

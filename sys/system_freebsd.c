@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "hwt.h"
-#include "core/system.h"
+#include "sys/system.h"
 
 bool
 system_wipe_in_children(void *memory, size_t bytes)

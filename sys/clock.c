@@ -30,8 +30,8 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "core/clock.h"
-#include "core/log.h"
+#include "sys/clock.h"
+#include "sys/log.h"
 
 void
 clock_failed(void)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "core/pause.h"
+#include "sys/pause.h"
 
 static inline struct timespec
 system_timespec(uint64_t ns)

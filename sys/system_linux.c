@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "hwt.h"
-#include "core/system.h"
+#include "sys/system.h"
 
 /* <linux/futex.h> is the kernel's, and not everywhere. FUTEX_PRIVATE_FLAG is
  * in both operations. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "core/atomic.h"
+#include "sys/atomic.h"
 
 /* A thread's readings of both clocks: the last one, the first one of the
  * measurement of the scale, and the last time that was returned. */

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "hwt.h"
-#include "core/clock.h"
-#include "core/system.h"
+#include "sys/clock.h"
+#include "sys/system.h"
 
 #define UL_COMPARE_AND_WAIT 1u
 #define ULF_WAKE_ALL 0x100u
