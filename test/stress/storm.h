@@ -82,13 +82,14 @@ struct item {
 	 * cancelled by that. */
 	atomic_bool replaced;
 	uint64_t payload;
-	/* due_ns: not before; latest_ns: the first deadline is not after.
-	 * started_ns, ended_ns: of the last run. */
-	uint64_t due_ns, latest_ns, started_ns, ended_ns, period_ns;
+	/* due_ns: not before. started_ns, ended_ns: of the last run. */
+	uint64_t due_ns, started_ns, ended_ns, period_ns;
 	atomic_bool running;
-	/* Of a periodic one. moved: its grid was moved. last: its task was told
+	/* Of a periodic one. latest_ns: the first deadline is not after; 0 when
+	 * not known. moved: its grid was moved. last: its task was told
 	 * that there is no run after this one. runs_max: not 0 when a cancel
 	 * was told -EINPROGRESS. */
+	_Atomic uint64_t latest_ns;
 	atomic_bool moved;
 	bool last;
 	atomic_uint runs_max;
