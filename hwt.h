@@ -220,6 +220,8 @@
  *   clock_nanosleep, sched_yield  otherwise a short wait for another thread is
  *                                 a busy one
  *   poll, or ppoll (aarch64)      otherwise warnings on stderr are dropped
+ *   sched_getattr, sched_setattr  otherwise threads are as urgent as the one
+ *                                 that has made them
  *   getrandom                     first generations are random; otherwise they
  *                                 come from AT_RANDOM of getauxval(3)
  *   openat, read, close           hwt_create reads the name of the kernel's
@@ -330,7 +332,10 @@ typedef struct hwt_timeout {
 
 /* A task. Its arguments are its own handle and the arg that it was scheduled
  * with. It runs in the worker, or where its executor runs it. It may call all
- * functions marked [cb]. A task that blocks the worker delays all others. */
+ * functions marked [cb]. A task that blocks the worker delays all others.
+ * A program that a task starts (posix_spawn, fork and exec, system) inherits
+ * the blocked signals of its thread, the worker's or a pool's, and so ignores
+ * SIGTERM: start it with a mask of its own, as docs/RECIPES shows. */
 typedef void hwt_task(hwt_timeout timeout, void *arg);
 
 /*
@@ -437,7 +442,8 @@ struct hwt_options {
 	/* At most 15 bytes; NULL: "hwt-worker". Copied. */
 	const char *thread_name;
 	/* Must not be detached. It is used when the worker starts and must live
-	 * until then. NULL: the system's defaults. */
+	 * until then. NULL: the system's defaults, but see hwt_start for the
+	 * priority. */
 	const pthread_attr_t *thread_attr;
 	/* Must be 0, as in all structures that a call reads. */
 	uint64_t reserved[8];
@@ -517,6 +523,13 @@ int hwt_create(struct hwt **timer, const struct hwt_options *options);
  * thread can be created, the timer can be started again later. Concurrent calls
  * that start the worker wait while one of them creates the thread; if that
  * fails, each of them tries in its turn.
+ *
+ * Without thread_attr, the worker takes the scheduling policy, the priority and
+ * the nice value of the process's main thread, on Linux, and not those of the
+ * thread that happens to start it. If that thread is less urgent (SCHED_IDLE, a
+ * nice value), the kernel allows it only with CAP_SYS_NICE or RLIMIT_NICE, and
+ * otherwise the worker stays as urgent as that: let another thread start it.
+ * The worker runs on the processors of the thread that starts it.
  *
  * [any][cb].
  * -EINVAL     a manual timer
@@ -899,7 +912,8 @@ int hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns);
 /*
  * Gets the process-wide timer. It has a tick of 10 ms, is made and started at
  * the first call, and is the same for every caller. Only hwt_shared_shutdown
- * can stop it.
+ * can stop it. hwt_start says how urgent its worker is, depending on the thread
+ * that calls first.
  *
  * [any][cb].
  * -ENOMEM     no memory
@@ -935,10 +949,11 @@ typedef void hwt_posted(struct hwt_post *post);
 struct hwt_pool;
 
 /*
- * Makes a pool of that many threads. They are named "hwt-pool" and block the
- * same signals as the worker. queue_limit is the number of timeouts that can
- * wait; 0: no limit (but 2^31-1 in any case). A full queue refuses timeouts.
- * Timeouts are begun in the order in which they were handed over.
+ * Makes a pool of that many threads. They are named "hwt-pool", block the same
+ * signals as the worker, and are as urgent as hwt_start says. queue_limit is
+ * the number of timeouts that can wait; 0: no limit (but 2^31-1 in any case). A
+ * full queue refuses timeouts. Timeouts are begun in the order in which they
+ * were handed over.
  *
  * [any][cb].
  * -EINVAL  threads is 0
@@ -1015,9 +1030,15 @@ int hwt_mailbox_post(
  * on the loop's thread, the task does not run, even if it was in the mailbox.
  *
  * Call it on the loop's thread. A task that it runs may call it too, and then
- * starts tasks that the outer call would have started. Another thread can
- * become the loop's thread, for hwt_mailbox_destroy too, when the former one
- * has ended and was joined, or has handed the mailbox over under a lock.
+ * starts tasks that the outer call would have started.
+ *
+ * max does not bound how long a call takes that finds many: it puts all that
+ * came in since the last call into order at once, in a few nanoseconds for each
+ * (7 ms for a million), and those after it find that done.
+ *
+ * Another thread can become the loop's thread, for hwt_mailbox_destroy too,
+ * when the former one has ended and was joined, or has handed the mailbox over
+ * under a lock.
  */
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);

@@ -587,8 +587,7 @@ worker_main(void *argument)
 {
 	struct hwt *timer = argument;
 
-	thread_block_signals(NULL);
-	system_name_thread(timer->life.thread_name);
+	thread_begin(timer->life.thread_name, timer->life.thread_attr);
 	thread_state.worker_frame.serial = timer->serial;
 	thread_state.frames = &thread_state.worker_frame;
 	if (process_add_worker())

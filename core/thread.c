@@ -202,8 +202,9 @@ thread_frame_of(const struct hwt *timer, uint64_t id)
 	return frame;
 }
 
-void
-thread_block_signals(void *old)
+/* All but SIGPROF and those that a thread's own faults raise. */
+static void
+block_signals(sigset_t *old)
 {
 	static const int open[] = {
 	    SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF};
@@ -216,6 +217,17 @@ thread_block_signals(void *old)
 	(void)pthread_sigmask(SIG_SETMASK, &set, old);
 }
 
+void
+thread_begin(const char *name, const pthread_attr_t *attr)
+{
+	/* attr may have set a mask of its own. */
+	block_signals(NULL);
+	system_name_thread(name);
+	/* The thread that has made it may be one of the background. */
+	if (attr == NULL)
+		system_schedule_as_main();
+}
+
 int
 thread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*begin)(void *argument), void *argument)
@@ -223,7 +235,7 @@ thread_create(pthread_t *thread, const pthread_attr_t *attr,
 	sigset_t signals;
 	int error;
 
-	thread_block_signals(&signals);
+	block_signals(&signals);
 	error = pthread_create(thread, attr, begin, argument);
 	(void)pthread_sigmask(SIG_SETMASK, &signals, NULL);
 	if (error == 0)

@@ -185,8 +185,7 @@ pool_main(void *argument)
 	struct hwt_pool *pool = argument;
 	a64_t *link;
 
-	thread_block_signals(NULL);
-	system_name_thread("hwt-pool");
+	thread_begin("hwt-pool", NULL);
 	thread_state.executor = pool;
 	thread_state.executor_epoch = pool->epoch;
 	while ((link = pool_take(pool)) != NULL) {

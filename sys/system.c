@@ -46,6 +46,12 @@ system_release(void *memory, size_t bytes)
 		MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0) == memory;
 }
 
+/* A thread is as urgent there as the one that has made it. */
+void
+system_schedule_as_main(void)
+{
+}
+
 const char *
 system_environment(const char *name)
 {

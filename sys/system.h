@@ -62,6 +62,9 @@ bool system_try_join(pthread_t thread);
 
 /* Of the calling thread. */
 void system_name_thread(const char *name);
+/* Gives the calling thread the scheduling policy, the priority and the nice
+ * value of the process's main thread, as far as it has the right to. */
+void system_schedule_as_main(void);
 
 /* A variable of the environment; NULL, too, in a program that has more rights
  * than its caller. */

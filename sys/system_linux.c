@@ -77,6 +77,18 @@ system_name_thread(const char *name)
 	(void)pthread_setname_np(pthread_self(), name);
 }
 
+/* The structures and the calls have no place in the C library: struct
+ * sched_attr is 48 bytes, and begins with its size, which the kernel sets. */
+void
+system_schedule_as_main(void)
+{
+	uint64_t attributes[6] = {0};
+
+	if (syscall(SYS_sched_getattr, getpid(), attributes, sizeof(attributes),
+		0) == 0)
+		(void)syscall(SYS_sched_setattr, 0, attributes, 0);
+}
+
 const char *
 system_environment(const char *name)
 {

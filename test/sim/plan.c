@@ -310,8 +310,9 @@ planned_nanosleep(const struct timespec *time, struct timespec *left)
 	return fails(PLAN_NANOSLEEP) ? -1 : nanosleep(time, left);
 }
 
-/* The library calls syscall for futex alone. A loop that repeats a refused wait
- * without a pause would be a busy one. */
+/* The library calls syscall for futex, and for the priority of its threads, as
+ * one that has not the right to. A loop that repeats a refused wait without a
+ * pause would be a busy one. */
 long
 planned_syscall(long number, const void *word, int operation, uint32_t value,
     const struct timespec *until, void *other, uint32_t mask)
@@ -319,6 +320,10 @@ planned_syscall(long number, const void *word, int operation, uint32_t value,
 	bool wake = operation == FUTEX_WAKE_PRIVATE;
 	int error;
 
+	if (number == SYS_sched_getattr || number == SYS_sched_setattr) {
+		errno = ENOSYS;
+		return -1;
+	}
 	if (number != SYS_futex ||
 	    (!wake && (operation != FUTEX_WAIT_BITSET_PRIVATE || is_refused))) {
 		fprintf(stderr, "no such call, or a busy loop\n");

@@ -699,6 +699,11 @@ system_try_join(pthread_t thread)
 }
 
 void
+system_schedule_as_main(void)
+{
+}
+
+void
 system_name_thread(const char *name)
 {
 	(void)name;

@@ -7,6 +7,7 @@
 #include "test/spec/support.h"
 
 #include <stdarg.h>
+#include <sys/syscall.h>
 
 #include "core/timer.h"
 
@@ -22,11 +23,12 @@ long
 __wrap_syscall(long number, ...)
 {
 	void (*before)(void) = before_futex;
-	long argument[6];
+	long argument[6] = {0};
 	va_list arguments;
 
 	va_start(arguments, number);
-	for (int i = 0; i < 6; i++)
+	/* No other of the library has more than four. */
+	for (int i = 0; i < (number == SYS_futex ? 6 : 4); i++)
 		argument[i] = va_arg(arguments, long);
 	va_end(arguments);
 	before_futex = NULL;
