@@ -20,11 +20,6 @@ from contract import CONTRACT
 from programs import ROOT, YES, Between, main, wait_until
 
 SOURCE = os.path.join(ROOT, "modules/durable/programs/hwtd-serve.c")
-# hwtd(8) refers to the second for what is shown of tasks and schedules, and
-# that one to the third for counters.
-PAGES = [os.path.join(ROOT, "modules/durable/man", name)
-         for name in ("hwtd.8", "hwtctl.1", "hwt_durable_read_stats.3")]
-
 
 # The scripts that an operation calls; hwtd calls some of them by itself, too.
 CALL = re.compile(rb"\r\nFCALL\r\n\$\d+\r\n\w+_(add|cancel|dead|get|list|"
@@ -48,36 +43,6 @@ class Silent(Between):
                     sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         source.close()
-
-
-class Pages(unittest.TestCase):
-    def fields(self, schema):
-        """Those of an object, and of the objects in it."""
-        for name, part in schema.get("properties", {}).items():
-            yield name
-            yield from self.fields(part.get("items", {}))
-
-    @staticmethod
-    def named(text):
-        """Not only as a word of a sentence."""
-        return set(re.findall(r"\w+", " ".join(re.findall(
-            r"^\.(?:It |Pq )?(?:Li|Va) .*", text, re.MULTILINE))))
-
-    def test_they_name_each_field(self):
-        text = ""
-        for page in PAGES:
-            with open(page, encoding="ascii") as file:
-                text += file.read()
-        schemas = CONTRACT.text["components"]["schemas"]
-        self.assertEqual({(name, field) for name, schema in schemas.items()
-                          for field in self.fields(schema)} -
-                         {(name, field) for name in schemas
-                          for field in self.named(text)}, set())
-        of_queues = text.split(".It Li GET /v1/queues\n")[1]
-        self.assertLessEqual(
-            {field for name in ("Queues", "Queue", "Work")
-             for field in self.fields(schemas[name])},
-            self.named(of_queues.split("\n.It ")[0]))
 
 
 class OpenApi(Api):

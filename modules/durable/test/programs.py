@@ -10,7 +10,6 @@ a command that runs them, as "setarch -R"."""
 
 import base64
 import contextlib
-import glob
 import json
 import os
 import re
@@ -1967,17 +1966,6 @@ class Documents(Programs):
         text = "".join(line[4:] + "\n" for line in lines[:end])
         expected = readme.split('It prints "')[1].split('"')[0] + "\n"
         self.run_program(text, expected)
-
-    def test_the_programs_of_the_pages(self):
-        pages = glob.glob(os.path.join(ROOT, "modules/durable/man/*.3"))
-        pages = [page for page in pages if not os.path.islink(page)]
-        self.assertTrue(pages)
-        for page in pages:
-            with self.subTest(page=os.path.basename(page)):
-                self.run_program(*(subprocess.run(
-                    ["tools/pages", which, page], cwd=ROOT, check=True,
-                    stdout=subprocess.PIPE).stdout.decode()
-                    for which in ("program", "output")))
 
 
 def main():

@@ -21,6 +21,8 @@ import zoneinfo
 from engine import shard_of
 from programs import NO, ROOT, USAGE, YES, Programs, call, main, wait_until
 
+# The library needs libhwt, which is not installed.
+ctypes.CDLL(os.path.join(ROOT, "build/plain/libhwt.so"), ctypes.RTLD_GLOBAL)
 LIBRARY = ctypes.CDLL(os.path.join(ROOT, "build/plain/libhwt_durable.so"))
 
 
