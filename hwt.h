@@ -556,7 +556,7 @@ int hwt_mailbox_post(
 
 /* Starts at most max tasks and posted functions on the calling thread; 0: all
  * that are there now. (Whatever max is, it first puts all that is new in order,
- * at about 7 ns each.) *tasks_started becomes the number of tasks without posts;
+ * 7 ns each.) *tasks_started becomes the number of tasks without posts;
  * tasks_started may be NULL. After hwt_cancel has returned 0 on the loop's
  * thread, the task does not run, even if it was in the mailbox.
  * Call it on the loop's thread; a task that it runs may call it too. Another

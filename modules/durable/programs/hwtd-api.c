@@ -104,7 +104,7 @@ api_refuse(struct api *api)
 		fail(api, 403, "forbidden",
 		    "without a token, only programs of this machine may ask, "
 		    "and no page of another origin; Host must be localhost "
-		    "or a number");
+		    "or the address that is listened on");
 		return;
 	case 404:
 		fail(api, 404, "not_found", "there is no such path");

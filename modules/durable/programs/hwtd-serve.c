@@ -283,35 +283,42 @@ has_token(const struct serve *serve, const struct http_request *request)
 	    is_token(serve, text + 7);
 }
 
-/* A number, or "localhost", maybe with a port: a browser that was told another
- * name for this address says that name. */
-static bool
-is_own_host(const char *host)
+/* Without the port, if there is one. */
+static size_t
+host_length(const char *host)
 {
-	bool six = host[0] == '[';
-	size_t length = strcspn(host, six ? "]" : ":");
-	const char *rest = host + length + (six && host[length] != '\0');
+	const char *colon = strrchr(host, ':');
+	uint64_t port;
 
-	if ((*rest != '\0' && *rest != ':') || (six && rest[-1] != ']'))
-		return false;
-	if (length == 9 && strncasecmp(host, "localhost", 9) == 0)
-		return true;
-	return length > 0 &&
-	    strspn(host, six ? "[0123456789abcdefABCDEF:." : "0123456789.") ==
-	    length;
+	return colon != NULL && text_number(colon + 1, 0, 65535, &port)
+	    ? (size_t)(colon - host)
+	    : strlen(host);
+}
+
+/* The address that the server listens on, or "localhost": a browser that was
+ * told another name for this address says that name. The port may be that of a
+ * tunnel. */
+static bool
+is_own_host(const struct serve *serve, const char *host)
+{
+	size_t length = host_length(host);
+
+	return (length == 9 && strncasecmp(host, "localhost", 9) == 0) ||
+	    (length == host_length(serve->where) &&
+		strncasecmp(host, serve->where, length) == 0);
 }
 
 /* Without a token, what a browser sends for a page of another origin must not
  * be done. A browser always names the origin of such a request. */
 static bool
-is_same_origin(const struct http_request *request)
+is_same_origin(const struct serve *serve, const struct http_request *request)
 {
 	const char *origin = http_header(request, "Origin");
 	const char *host = http_header(request, "Host");
 
 	if (host == NULL) /* HTTP/1.0, which no browser talks */
 		return origin == NULL;
-	return is_own_host(host) &&
+	return is_own_host(serve, host) &&
 	    (origin == NULL ||
 		(strncmp(origin, "http://", 7) == 0 &&
 		    strcasecmp(origin + 7, host) == 0));
@@ -334,7 +341,7 @@ admit(void *ctx, const struct http_request *request)
 		return strcmp(request->method, "GET") == 0 ? 0 : 405;
 	if (serve->token_length > 0)
 		return has_token(serve, request) || is_page(request) ? 0 : 401;
-	return is_same_origin(request) ? 0 : 403;
+	return is_same_origin(serve, request) ? 0 : 403;
 }
 
 /* Routes. */

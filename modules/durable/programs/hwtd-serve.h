@@ -23,6 +23,7 @@
 struct serve {
 	bool api; /* all paths, to those who may; not only two of them */
 	unsigned servers; /* of this process */
+	char where[64]; /* its address, with the port */
 	size_t token_length; /* 0: there is none */
 	char token[TOKEN_MAX];
 };

@@ -137,12 +137,11 @@ token_read(struct serve *serve)
 static void
 server_open(struct server *server)
 {
-	char where[64];
-
 	if (*server->address == NULL)
 		return;
 	server->listener = http_listen(*server->address,
-	    server->serve.api && server->serve.token_length == 0, where);
+	    server->serve.api && server->serve.token_length == 0,
+	    server->serve.where);
 	if (server->listener == -EINVAL)
 		usage_error("--%s: want PORT, ADDRESS:PORT or [ADDRESS]:PORT",
 		    server->option);
@@ -155,7 +154,7 @@ server_open(struct server *server)
 		    "--%s: %s", server->option, system_text(-server->listener));
 		finish(STATUS_NO);
 	}
-	complain("http://%s%s", where, server->path);
+	complain("http://%s%s", server->serve.where, server->path);
 }
 
 static void

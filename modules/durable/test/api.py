@@ -220,10 +220,12 @@ class Access(Api):
         for name in ("evil.example", f"evil.example:{port}", "",
                      f"localhost.evil.example:{port}", f"localhostx:{port}",
                      "127.0.0.1.evil.example", "[::1", "[x]", "[::1]x",
-                     f":{port}", "x:1"):
+                     f":{port}", "x:1", "[::1]", "127.1", "2130706433",
+                     "0.0.0.0", f"127.0.0.2:{port}", f"127.0.0.1:{port}x",
+                     "localhost:", "localhost:80@evil.example"):
             self.refused(403, "forbidden", "GET", "/health", Host=name)
-        for name in (own, f"localhost:{port}", "LOCALHOST", "[::1]",
-                     f"[::1]:{port}", "127.0.0.1"):
+        for name in (own, f"localhost:{port}", "LOCALHOST", "127.0.0.1",
+                     "localhost:1"):
             self.assertEqual(
                 self.ask("GET", "/health", Host=name).status, 200)
             self.assertEqual(
