@@ -39,7 +39,8 @@ flags_tsan := -fsanitize=thread
 warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wvla -Wundef \
 	-Wformat=2 -Wdouble-promotion -Walloca -Wold-style-definition \
-	-Wmissing-declarations -Wredundant-decls -Wdate-time
+	-Wmissing-declarations -Wredundant-decls -Wdate-time \
+	-Wno-missing-field-initializers
 compile = $(cc) -std=gnu11 -I. $(CPPFLAGS) -pthread -fvisibility=hidden \
 	$(warnings) $(if $(filter-out 0,$(WERROR)),-Werror) $(flags_$(way)) \
 	$(CFLAGS) $(last_$(way))
