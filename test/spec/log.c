@@ -33,26 +33,17 @@ pipe_for_stderr(void)
 }
 
 static void
-fill(int fd)
+fill_stderr(void)
 {
 	static const char bytes[4096];
-	int flags = fcntl(fd, F_GETFL);
 
-	child_ok(fcntl(fd, F_SETFL, flags | O_NONBLOCK));
-	while (write(fd, bytes, sizeof(bytes)) > 0)
+	child_ok(fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK));
+	while (write(STDERR_FILENO, bytes, sizeof(bytes)) > 0)
 		;
-	child_ok(fcntl(fd, F_SETFL, flags));
+	child_ok(fcntl(STDERR_FILENO, F_SETFL, 0));
 }
 
-static _Atomic uint64_t runs;
-
-static void
-count_task(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	runs++;
-}
+static struct probe probe;
 
 static struct hwt *
 periodic_timer(void)
@@ -60,17 +51,8 @@ periodic_timer(void)
 	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
 	child_ok(hwt_new_periodic(
-	    timer, NULL, NULL, count_task, NULL, HWT_MS(1), HWT_MS(1)));
+	    timer, NULL, NULL, probe_task, &probe, HWT_MS(1), HWT_MS(1)));
 	return timer;
-}
-
-static void
-await_runs(void)
-{
-	uint64_t before = runs;
-
-	while (runs < before + 3)
-		sleep_ns(HWT_MS(1));
 }
 
 /* Forked while the worker has a warning to write. */
@@ -79,10 +61,9 @@ exit_in_child(void)
 {
 	pid_t child = child_split();
 
-	child_check(child >= 0);
 	if (child == 0) {
 		(void)periodic_timer();
-		await_runs();
+		wait_for(&probe.runs, probe.runs + 3);
 		exit(LEFT_BY_EXIT);
 	}
 	child_check(child_wait(child) == LEFT_BY_EXIT);
@@ -95,7 +76,7 @@ warn_unread(void)
 	struct hwt *timer;
 
 	(void)pipe_for_stderr();
-	fill(STDERR_FILENO);
+	fill_stderr();
 	timer = periodic_timer();
 	child_ok(
 	    hwt_new_timeout_on(timer, &refusing, NULL, idle_task, NULL, 0));
@@ -103,7 +84,7 @@ warn_unread(void)
 		child_ok(hwt_read_stats(timer, &stats));
 	for (int i = 0; i < 20; i++)
 		exit_in_child();
-	await_runs();
+	wait_for(&probe.runs, probe.runs + 3);
 	child_ok(hwt_stop(timer, NULL));
 }
 
@@ -141,7 +122,7 @@ warn_and_read(void *arg)
 	char text[4096] = "";
 
 	(void)arg;
-	fill(STDERR_FILENO);
+	fill_stderr();
 	warn();
 	warn();
 	child_ok(fcntl(fd, F_SETFL, O_NONBLOCK));

@@ -9,90 +9,55 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 SUITE(urgency);
 
-static struct hwt_pool *pool;
-static struct hwt *timer;
-
-/* musl's sched_getscheduler refuses. */
-static long
-policy_of(pid_t thread)
+static bool
+set_nice(pid_t thread, int nice)
 {
-	return syscall(SYS_sched_getscheduler, thread);
-}
-
-static int
-nice_of(pid_t thread)
-{
-	return getpriority(PRIO_PROCESS, (id_t)thread);
+	return setpriority(PRIO_PROCESS, (id_t)thread, nice) == 0;
 }
 
 static void *
-make_in_background(void *with_attr)
+make_in_background(void *pool)
 {
 	const struct sched_param priority = {0};
-	struct hwt_options options = {.thread_attr = with_attr};
+	struct hwt *timer = worker_timer_open(HWT_MS(1));
 
+	/* musl's sched_setscheduler refuses. */
 	cr_assert(
 	    syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &priority) == 0);
-	cr_assert(setpriority(PRIO_PROCESS, (id_t)gettid(), 7) == 0);
-	assert_ok(hwt_create(&timer, &options));
+	cr_assert(set_nice(gettid(), 7));
+	assert_ok(hwt_pool_create(pool, 1, 0));
 	assert_ok(hwt_start(timer));
-	assert_ok(hwt_pool_create(&pool, 1, 0));
-	return NULL;
-}
-
-static void
-make(pthread_attr_t *with_attr)
-{
-	pthread_t thread;
-
-	if (setpriority(PRIO_PROCESS, (id_t)getpid(), 3) != 0 ||
-	    setpriority(PRIO_PROCESS, (id_t)getpid(), 2) != 0)
-		cr_skip("no right to be more urgent");
-	cr_assert(
-	    pthread_create(&thread, NULL, make_in_background, with_attr) == 0);
-	pthread_join(thread, NULL);
-}
-
-static void
-end(void)
-{
-	assert_ok(hwt_stop(timer, NULL));
-	assert_ok(hwt_destroy(timer));
-	assert_ok(hwt_pool_destroy(pool));
+	return timer;
 }
 
 /* A thread takes its name first, and its priority right after that. */
 static void
-await_nice(pid_t thread, int nice)
+assert_is_as_main(const char *name)
 {
-	while (nice_of(thread) != nice)
+	pid_t thread = thread_await(name, 1);
+
+	while (getpriority(PRIO_PROCESS, (id_t)thread) != 2)
 		sleep_ns(HWT_MS(1));
+	assert_i64(syscall(SYS_sched_getscheduler, thread), SCHED_OTHER);
 }
 
 Test(urgency, threads_are_as_urgent_as_the_main_thread)
 {
-	make(NULL);
+	struct hwt_pool *pool;
+	pthread_t thread;
+	void *timer;
 
-	await_nice(thread_await("hwt-worker", 1), 2);
-	await_nice(thread_await("hwt-pool", 1), 2);
-	assert_i64(policy_of(thread_await("hwt-worker", 1)), SCHED_OTHER);
-	assert_i64(policy_of(thread_await("hwt-pool", 1)), SCHED_OTHER);
-	end();
-}
+	if (!set_nice(getpid(), 3) || !set_nice(getpid(), 2))
+		cr_skip("no right to be more urgent");
+	pthread_create(&thread, NULL, make_in_background, &pool);
+	pthread_join(thread, &timer);
 
-Test(urgency, with_thread_attr_the_worker_is_as_that_says)
-{
-	pthread_attr_t attr;
+	assert_is_as_main("hwt-pool");
+	assert_is_as_main("hwt-worker");
 
-	pthread_attr_init(&attr);
-	make(&attr);
-
-	assert_i64(policy_of(thread_await("hwt-worker", 1)), SCHED_BATCH);
-	assert_i64(nice_of(thread_await("hwt-worker", 1)), 7);
-	end();
-	pthread_attr_destroy(&attr);
+	worker_timer_close(timer);
+	assert_ok(hwt_pool_destroy(pool));
 }
