@@ -201,6 +201,7 @@ life_end(void)
 {
 	unsigned index;
 
+	model->ending = true;
 	do {
 		if (model->mail_first < model->mail_end)
 			op_run_mailbox(0);

@@ -139,6 +139,8 @@ struct model {
 	size_t mail_begun; /* and posted functions */
 	/* The system refused to make the descriptor readable. */
 	bool mail_silent;
+	/* The life ends: nothing posts itself again. */
+	bool ending;
 
 	bool advancing;
 	bool stopped;

@@ -564,7 +564,7 @@ posted(struct hwt_post *begun)
 	entry->state = ENDED;
 	COVER("a posted function ran");
 	memset(begun, 0xa5, sizeof(*begun));
-	if (any_below(4) == 0)
+	if (any_below(4) == 0 && !model->ending)
 		post(entry);
 	else if (depth < DEPTH_MAX && any_below(4) == 0)
 		op_run_mailbox(any_below(4));
