@@ -309,12 +309,30 @@ is_chosen(const char *name, int argc, char **argv)
 	return argc <= 3;
 }
 
+static bool
+is_known(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (strcmp(modes[i].name, name) == 0)
+			return true;
+	return strcmp(name, "sigstop") == 0;
+}
+
 int
 main(int argc, char **argv)
 {
 	pthread_t veterans[VETERANS];
 	unsigned i;
+	int word;
 
+	for (word = 3; word < argc; word++) {
+		if (is_known(argv[word]))
+			continue;
+		(void)fprintf(stderr, "storm: no mode %s\n", argv[word]);
+		return 2;
+	}
 	/* Before there is a thread. */
 	if (argc > 3 && is_chosen("sigstop", argc, argv))
 		sigstop_begin();
