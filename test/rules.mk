@@ -41,7 +41,7 @@ cc_aarch64 := aarch64-linux-gnu-gcc
 # ConcurrencyKit's ck_md.h is that of this machine.
 flags_aarch64 := -isystem build/aarch64/include -DCK_MD_H -DCK_MD_RMO \
 	-DCK_MD_CACHELINE=64 -DCK_MD_PAGESIZE=4096 -DCK_MD_VMA_BITS=48ULL \
-	-DCK_MD_LSE_DISABLE -DCK_MD_POINTER_PACK_DISABLE
+	-DCK_MD_LSE_DISABLE -DCK_MD_POINTER_PACK_DISABLE -DSTRESS_EMULATED=1
 link_aarch64 := -static
 # Of these libraries, headers are enough.
 build/musl/flags: | build/musl/include
@@ -114,7 +114,7 @@ build/%/test/model/libhwt.o: build/%/libhwt.o test/sim/imports test/sim/plan.c
 	$(call say,OBJCOPY)
 	@mkdir -p $(@D)
 	$(Q)test/sim/imports redefine >$@.names
-	$(Q)$(OBJCOPY) --redefine-syms=$@.names $< $@
+	$(Q)$(cross)$(OBJCOPY) --redefine-syms=$@.names $< $@
 
 build/%/test/model/model: $$(call objects,$(model)) $$(objects_$$*) \
 		build/%/test/model/libhwt.o

@@ -303,8 +303,8 @@ flat_check(const char *what, bool last)
 	if (!last)
 		early = now;
 	else
-		stress_check(
-		    STRESS_TSAN || STRESS_ASAN || now <= early + GROWTH_MAX,
+		stress_check(STRESS_TSAN || STRESS_ASAN || STRESS_EMULATED ||
+			now <= early + GROWTH_MAX,
 		    "%s: RSS grew from %" PRIu64 " to %" PRIu64, what, early,
 		    now);
 }

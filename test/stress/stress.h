@@ -51,6 +51,10 @@
 #define STRESS_ASAN 0
 #endif
 
+#ifndef STRESS_EMULATED
+#define STRESS_EMULATED 0
+#endif
+
 #if STRESS_TSAN
 /* The sanitizer looks for this name: a report must end the program, or its
  * exit status would tell nothing. */
