@@ -6,7 +6,7 @@
  * without a lock. One worker thread turns a wheel of buckets (Varghese &
  * Lauck's scheme 6). When a timeout is due, the worker runs its task or hands
  * the timeout over to an executor. The behaviour follows Netty's
- * HashedWheelTimer.
+ * HashedWheelTimer. hwt(7) explains memory, forks, sandboxes and environment.
  *
  * TEN FUNCTIONS are all that most programs call. int functions return 0 or a
  * negative errno value; durations are in nanoseconds: HWT_MS(250), HWT_SEC(30).
@@ -41,8 +41,6 @@
  *   hwt_destroy(timer)
  *       Frees a stopped timer. -EBUSY: an executor still holds timeouts of
  *       it; let it run them first.
- *
- * hwt(7) explains memory, forks, sandboxes and environment.
  *
  * PROMISES
  *
@@ -79,11 +77,10 @@
  * UNITS. Durations and clock readings are nanoseconds in uint64_t and never
  * wrap silently. Write HWT_MS(5): a bare 5000 is 5 us, and no compiler warns.
  *
- * ERRORS. int functions return 0 or a negative errno value. On failure nothing
- * has changed, but a handle argument is {0} and *unprocessed all zero. A needed
- * NULL is -EINVAL; destroys of NULL return 0. In a child -EOWNERDEAD precedes
- * others. Compilers warn of ignored results of HWT_MUST_CHECK functions: write
- * (void)! before the call, or define HWT_NO_WARN_UNUSED.
+ * ERRORS. On failure nothing has changed, but a handle argument is {0} and
+ * *unprocessed all zero. A needed NULL is -EINVAL; destroys of NULL return 0.
+ * In a child -EOWNERDEAD precedes others. Compilers warn of ignored results:
+ * write (void)! before the call, or define HWT_NO_WARN_UNUSED.
  *
  * THREADS. [any]: any thread may call it. [cb]: a task of the timer may, too.
  * X: the caller must serialize the two; -: they may run at the same time.
@@ -104,10 +101,7 @@
  * exception, pthread_exit or cancellation, nor be cancelled in a call of hwt.
  *
  * PROGRESS. A lock-free call waits for no other thread, except in the kernel
- * when the timer grows. The worker does not wait for executors' threads. With
- * HWT_MANUAL, one caller of wake acts for all, and delays all if descheduled.
- *
- * ORDER OF CALLS. hwt_create; anything; hwt_stop; end executors; hwt_destroy.
+ * when the timer grows. The worker does not wait for executors' threads.
  */
 #ifndef HWT_H
 #define HWT_H
@@ -122,7 +116,6 @@
 extern "C" {
 #endif
 
-/* A compiler warns where the result is ignored: see ERRORS. */
 #if defined HWT_NO_WARN_UNUSED
 #define HWT_MUST_CHECK
 #elif defined __cplusplus && __cplusplus >= 201703L
@@ -194,7 +187,7 @@ struct hwt_clock {
 };
 
 /* wake tells the thread that turns a manual timer to call hwt_next_wakeup
- * again. Any thread calls it, hwt_stop does not. It must not call the timer. */
+ * again. Any thread calls it. It must not call the timer. */
 struct hwt_wake {
 	void (*wake)(void *ctx);
 	void *ctx;
@@ -221,9 +214,8 @@ struct hwt_options {
 	/* 1 .. 2^30, rounded up to a power of two; 0: 512. */
 	uint32_t ticks_per_wheel;
 	uint32_t flags; /* HWT_MANUAL */
-	/* Strict limit of pending timeouts; 0: none. No call is refused while a
-	 * place is free and nobody else is scheduling. A place is free again
-	 * when hwt_cancel has returned 0, and before a one-shot task begins. */
+	/* Strict limit of pending timeouts; 0: none. A place is free again when
+	 * hwt_cancel has returned 0, and before a one-shot task begins. */
 	uint64_t max_pending;
 	/* A task or an execute that holds the worker longer is counted, and
 	 * logged at most once a second; 0: off. */
@@ -293,8 +285,8 @@ struct hwt_stats {
 HWT_MUST_CHECK
 int hwt_create(struct hwt **timer, const struct hwt_options *options);
 
-/* Starts the worker now instead of at the first timeout, as urgent as the main
- * thread (see hwt(7)). Idempotent, also after a failure. [any][cb].
+/* Starts the worker now instead of at the first timeout, with the main thread's
+ * priority: hwt(7). Idempotent, also after a failure. [any][cb].
  * -EINVAL     a manual timer
  * -ESHUTDOWN  stopped, or being stopped
  * -EAGAIN, -ENOMEM  no thread can be created, or not with thread_attr */
@@ -305,10 +297,10 @@ int hwt_start(struct hwt *timer);
  * timeouts that were neither started, cancelled nor handed over are cancelled
  * and are in *unprocessed, each once. If unprocessed is NULL, they are dropped.
  * The first call that returns 0 gets the list; later ones get count 0. A run of
- * a periodic timeout that is under way or handed over is its last. What
- * executors hold can still run until hwt_run was called for each.
- * hwt_stop_within waits wait_ns at most for a task; a short wait can fail
- * although none runs: the worker takes time to end. [any], not from a task.
+ * a periodic timeout that is under way or handed over is its last. Timeouts
+ * that executors hold can still run until hwt_run was called for each.
+ * hwt_stop_within waits at most wait_ns for the worker, which takes time to end
+ * even if no task runs. [any], not from a task.
  * -ETIMEDOUT  hwt_stop_within: stopping continues; call again to get the list
  * -EDEADLK  called from a task of this timer, in whatever thread, or from a
  *           destructor of thread-specific data in its worker
@@ -336,8 +328,7 @@ int hwt_destroy(struct hwt *timer);
  * takes it over when due and must outlive it; NULL: the timer's. *timeout
  * becomes its handle before the task can start; timeout may be NULL. A delay of
  * 0 counts as 1 ns. HWT_NEVER, and a deadline at or beyond 2^63-1 on the clock,
- * are never due and stay pending. Other delays of 2^63 and more are -EINVAL: a
- * negative difference is a bug.
+ * are never due and stay pending. Other delays of 2^63 and more are -EINVAL.
  * [any][cb]. Lock-free; never waits for the worker, except that the first call
  * starts the thread. arg is lent to the timeout until the task has returned,
  * hwt_cancel has returned 0, or stop has returned it.
@@ -355,8 +346,7 @@ int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
 
 /* Reads the timer's clock: CLOCK_MONOTONIC, or that of a manual timer. Read it
  * once per iteration of an event loop, and add delays: calls with a deadline
- * read none.
- * [any][cb]. Also after hwt_stop. On failure *now_ns does not change. */
+ * read none. [any][cb]. On failure *now_ns does not change. */
 int hwt_now(const struct hwt *timer, uint64_t *now_ns);
 
 /* As hwt_new_timeout_on, but the task runs at deadline_ns on the timer's clock,
@@ -369,9 +359,8 @@ int hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
 
 /* Schedules a periodic timeout: task runs after delay_ns, and then at first
  * deadline + n * period_ns. When a run has ended, the next is at the first of
- * these points after that: runs never overlap, and missed ones coalesce. The
- * handle is valid and counts as pending until it is cancelled or the timer
- * ends.
+ * these points after that. The handle is valid, and counts as pending, until it
+ * is cancelled or the timer ends.
  * [any][cb]. Lock-free. Errors as hwt_new_timeout otherwise.
  * -EINVAL  period_ns is 0, or 2^63 or more */
 HWT_MUST_CHECK
@@ -380,8 +369,7 @@ int hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
     uint64_t period_ns);
 
 /* Cancels timeout. 0: the task has not started and never will, and the caller
- * owns arg again at once, even if an executor holds the timeout.
- * [any][cb]. Lock-free, never waits, cannot fail for want of memory.
+ * owns arg again at once. [any][cb]. Lock-free, never waits, needs no memory.
  * -EINPROGRESS  it is running: nobody may free arg until the task has returned.
  *               A periodic one will not run again, nor reschedule itself
  * -ENOENT       it has ended, or never existed */
@@ -403,8 +391,7 @@ int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
  * those of hwt_new_timeout and hwt_new_timeout_at. The task of a periodic
  * timeout may reschedule its own: later runs are whole periods after that
  * deadline; -ENOENT if the timer is being stopped.
- * [any][cb]. Lock-free, O(1), no allocation. To push a deadline out is one
- * atomic update and does not disturb the worker.
+ * [any][cb]. Lock-free, O(1), no allocation.
  * -EINPROGRESS  handed over to an executor, or running
  * -ENOENT       it has ended, or never existed
  * -EINVAL       delay_ns is out of range */
@@ -412,21 +399,20 @@ int hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns);
 int hwt_reschedule_at(
     struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns);
 
-/* For idle timeouts: makes sure that a timeout is due in delay_ns. If the one
- * that *timeout names is pending in the timer, it is rescheduled and keeps its
- * handle, task, arg and executor. Otherwise a new one is scheduled, as
- * hwt_new_timeout_on, and *timeout becomes its handle before its task can
- * start. {0}: none yet. Always pass the same arg.
+/* For idle timeouts. If the timeout that *timeout names is pending in the
+ * timer, it is rescheduled and keeps its handle, task, arg and executor.
+ * Otherwise a new one is scheduled, as by hwt_new_timeout_on, and *timeout
+ * becomes its handle before its task can start. {0}: none yet. Always pass the
+ * same arg.
  *
- * What has ended, is running, or is held by an executor is replaced; the latter
- * is cancelled after the new one exists, and may start in that interval. A
- * running task goes on beside the new one: it compares its handle with *timeout
- * and does nothing if they differ. A periodic timeout is not replaced, but for
- * its last run: its own task reschedules it, others get -EINPROGRESS.
+ * A timeout that has ended, is running, or is held by an executor is replaced;
+ * the last is cancelled after the new one exists, and may start in that
+ * interval. A running task continues beside the new timeout: it compares its
+ * handle with *timeout and does nothing if they differ. A periodic timeout is
+ * replaced only in its last run; otherwise its own task reschedules it.
  *
- * Who closes a connection cancels the handle and sets *timeout to HWT_CLOSED,
- * else a later touch revives it. The caller serializes all use of the variable,
- * by a lock or on one thread. The new timeout's task sees its handle.
+ * To close a connection, cancel the handle and set *timeout to HWT_CLOSED, else
+ * a later touch revives it. The caller serializes all use of the variable.
  * [any][cb]. Lock-free. On failure *timeout stays too: it may name a live
  * timeout. Errors as hwt_new_timeout otherwise.
  * -ECANCELED    *timeout is HWT_CLOSED
@@ -447,8 +433,7 @@ int hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
  * -ENOENT  it has ended, was cancelled or returned by stop, or never existed */
 int hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg);
 
-/* Gets the time to the deadline; negative: overdue; INT64_MAX: never.
- * [any][cb].
+/* Gets the time to the deadline; negative: overdue; INT64_MAX: never. [any][cb]
  * -EINPROGRESS  it is running
  * -ENOENT       it has ended, or never existed */
 int hwt_remaining(
@@ -476,11 +461,10 @@ int hwt_run(struct hwt *timer, hwt_timeout timeout);
 int hwt_advance(struct hwt *timer, uint64_t *tasks_started);
 
 /* Gets the time until a manual timer has something to do: 0 when something is
- * due, HWT_NEVER when there is nothing or the timer is stopped. Round up to
- * milliseconds. With housekeeping left it is at most the next boundary. After
- * it, the first call that makes an earlier wake-up necessary calls wake, once
- * until the next hwt_advance or hwt_next_wakeup.
- * One thread at a time. In a task, the result is the time to the next boundary.
+ * due, HWT_NEVER when there is nothing or the timer is stopped; in a task, or
+ * with housekeeping left, at most the time to the next boundary. After it, the
+ * first call that needs an earlier wake-up calls wake, once until the next
+ * hwt_advance or hwt_next_wakeup. One thread at a time.
  * -EINVAL  not a manual timer */
 int hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns);
 
@@ -516,8 +500,7 @@ HWT_MUST_CHECK
 int hwt_pool_create(
     struct hwt_pool **pool, unsigned threads, size_t queue_limit);
 
-/* Returns the pool as an executor, valid until hwt_pool_destroy; NULL for NULL,
- * and in a child. [any][cb]. */
+/* Returns the pool as an executor, valid until hwt_pool_destroy. [any][cb]. */
 const struct hwt_executor *hwt_pool_executor(struct hwt_pool *pool);
 
 /* Calls function(post) on a thread of the pool, in the order of arrival. The
@@ -543,8 +526,7 @@ HWT_MUST_CHECK
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);
 
 /* Returns an eventfd that is readable while something is due. Watch it, do not
- * read or close it. With EPOLLET, call hwt_mailbox_run once per event. -EINVAL
- * for NULL, -EOWNERDEAD in a child. [any][cb]. */
+ * read or close it. With EPOLLET, call hwt_mailbox_run per event. [any][cb]. */
 int hwt_mailbox_fd(const struct hwt_mailbox *mailbox);
 
 /* Calls function(post) in hwt_mailbox_run; posts of one thread in the order of
@@ -555,22 +537,21 @@ int hwt_mailbox_post(
     struct hwt_mailbox *mailbox, struct hwt_post *post, hwt_posted *function);
 
 /* Starts at most max tasks and posted functions on the calling thread; 0: all
- * that are there now. (Whatever max is, it first puts all that is new in order,
- * 7 ns each.) *tasks_started becomes the number of tasks without posts;
- * tasks_started may be NULL. After hwt_cancel has returned 0 on the loop's
- * thread, the task does not run, even if it was in the mailbox.
+ * that are there now. Each call first sorts all new ones, 7 ns each, whatever
+ * max is. *tasks_started becomes the number of tasks without posts; it may be
+ * NULL. After hwt_cancel has returned 0 on the loop's thread, the task does not
+ * run, even if it was in the mailbox.
  * Call it on the loop's thread; a task that it runs may call it too. Another
  * thread can take over when the former one was joined, or under a lock. */
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);
 
-/* Returns the mailbox as an executor, valid until hwt_mailbox_destroy; NULL for
- * NULL, and in a child. [any][cb]. */
+/* Returns it as an executor, valid until hwt_mailbox_destroy. [any][cb]. */
 const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
 
-/* Frees the mailbox, on the loop's thread; take its fd out of epoll before.
- * First stop its timers, or cancel its timeouts. Then call hwt_mailbox_run and
- * this function until it returns 0. No post may be under way.
+/* Frees the mailbox, on the loop's thread. First take its fd out of epoll, stop
+ * its timers, or cancel its timeouts; then call hwt_mailbox_run and this
+ * function until it returns 0. No post may be under way.
  * -EBUSY  it holds posts or timeouts (including cancelled ones, which one more
  *         hwt_mailbox_run releases), or hwt_mailbox_run is running one */
 HWT_MUST_CHECK
@@ -589,17 +570,15 @@ enum hwt_format {
 /* Writes the counters of hwt_read_stats to file and flushes it, whatever the
  * locale. After an error, a part may have been written. [any][cb].
  * -EINVAL  a NULL argument, or no such format
- * -EIO     the file could not be written, and the C library does not say why;
- *          otherwise its errno: -EBADF, -ENOSPC, -EPIPE, -EFBIG, or -EAGAIN
- *          from a file that does not block */
+ * -EIO     the file could not be written; or the errno of the C library:
+ *          -EBADF, -ENOSPC, -EPIPE, -EFBIG, or -EAGAIN */
 int hwt_stats_write(
     const struct hwt *timer, FILE *file, enum hwt_format format);
 
-/* Writes what a stopped or a manual timer holds to file, for people to read:
- * the options; each timeout in the order of ticks; those in the queue; those
- * never due; those that executors hold or run. The form may change.
+/* Writes all that a stopped or a manual timer holds to file, as text for people
+ * to read; the form may change. Changes by other threads may be missing.
  * [any] for a stopped timer; for a manual one, the thread that turns it,
- * outside hwt_advance. What others change meanwhile may be missing.
+ * outside hwt_advance.
  * -EBUSY   neither stopped nor manual; or being turned, or being stopped
  * -ENOMEM  no memory
  * -EIO     as hwt_stats_write, with the errnos named there */
