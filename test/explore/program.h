@@ -16,7 +16,7 @@
  *                 answer by the rules of hwt.h: see order.c. With it, no task
  *                 starts before its deadline; and none after its tick, if time
  *                 only moves when all wait
- *   inside        see inside.c
+ *   inside        what test/model/checker.h compares
  *   stop          no task runs in the worker when hwt_stop has returned
  *   memory        nothing is used after it was released, and nothing is left
  *
@@ -123,18 +123,11 @@ void flag_await(unsigned i);
 void await_thread(unsigned i);
 void await_started(unsigned i);
 
-/* What belongs to the record of a handle, or of an index. */
+/* Of its record. */
 uint32_t index_of(unsigned i);
-struct slab *slab_of(uint32_t index);
-a64_t *free_bits_of(uint32_t index);
-struct queued *queued_of(uint32_t index);
-a64_t *slab_urgency_of(uint32_t index);
-/* Whether the worker finds it in the queue before the tick of that deadline. */
-bool queue_has(uint32_t index, uint64_t deadline_ns);
 
-/* inside.c: records and memory; and before stop, entries and the queue. */
-void verify_records(void);
-void verify_entries(void);
+/* The inside, when no call is under way. */
+void verify_inside(void);
 
 /* order.c. A note is made when a call begins, or something is seen; it ends
  * with the call, or with the next note of the same thread. */

@@ -578,8 +578,7 @@ drain(void)
 		executors_run();
 		return;
 	}
-	verify_entries();
-	verify_records();
+	verify_inside();
 	sim_settings.clock_moves = false;
 	if (wheel_is_behind())
 		turn();
@@ -715,7 +714,7 @@ const struct verb library_verbs[] = {
     {"same-record", .two = same_record},
     {"woken", .of = woken_times},
     {"woken-or-told", .alone = woken_or_told},
-    {"entries", .alone = verify_entries},
+    {"entries", .alone = verify_inside},
     {"drain", .alone = drain},
     {"goes-on", .of = goes_on},
     {.more = verbs_inside},

@@ -25,25 +25,19 @@ dead_handle(void)
 	    model->stale_count < STALE ? model->stale_count : STALE;
 	uint64_t which = any_below(4);
 
-	if (which == 0) {
-		COVER("another timer's live handle");
+	if (which == 0)
 		return live_handle(
 		    model == &models[0] ? &models[1] : &models[0]);
-	}
 	if (any_below(8) == 0)
 		return HWT_CLOSED;
 	if (which == 1) {
 		hwt_timeout live = live_handle(model);
 
-		COVER("a live handle with a bit flipped");
 		live.id ^= UINT64_C(1) << any_below(64);
 		return live;
 	}
-	if (which == 2 || known == 0) {
-		COVER("a random handle");
+	if (which == 2 || known == 0)
 		return (hwt_timeout){any_word_of(64)};
-	}
-	COVER("a stale handle");
 	return model->stale[any_below(known)];
 }
 

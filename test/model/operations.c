@@ -148,8 +148,6 @@ new_timeout(struct model_entry *entry, bool on, uint64_t delay_ns, int rc,
 		handle->id = 0;
 		handle = NULL;
 	}
-	if (delay_ns == 0)
-		COVER("scheduled with delay 0");
 	if (on)
 		return model_rc(hwt_new_timeout_on,
 		    (model->timer, entry->executor, handle, model_task, entry,
@@ -261,16 +259,10 @@ op_cancel(struct model_entry *entry, bool wait)
 	if (rc != 0)
 		return;
 	model->expected.cancelled++;
-	if (entry->state == HELD) {
+	if (entry->state == HELD)
 		entry->state = REVOKED;
-		COVER("cancelled while an executor held it");
-		return;
-	}
-	if (entry->placed)
-		COVER("cancelled in its bucket");
 	else
-		COVER("cancelled before it was placed");
-	entry_end(entry);
+		entry_end(entry);
 }
 
 static int
@@ -293,14 +285,8 @@ reschedule_answer(const struct model_entry *entry)
 static void
 entry_move(struct model_entry *entry, uint64_t deadline_ns)
 {
-	uint64_t tick = entry->tick;
-
 	model->expected.rescheduled++;
 	entry_set_deadline(entry, deadline_ns);
-	if (entry->tick < tick)
-		COVER("rescheduled to an earlier tick");
-	else
-		COVER("rescheduled to a later tick");
 	if (entry->state == RUNNING)
 		entry->moved = true;
 	else
@@ -359,22 +345,8 @@ touch_replaces(const struct model_entry *entry)
 	}
 }
 
-/* What an executor holds is cancelled. */
-static void
-replaced(struct model_entry *entry)
-{
-	if (entry == NULL) {
-		COVER("a touch made a first timeout");
-	} else if (entry->state == HELD) {
-		COVER("a touch replaced what an executor holds");
-		entry->state = REVOKED;
-		model->expected.cancelled++;
-	} else if (entry->state == RUNNING) {
-		COVER("a touch replaced a running timeout");
-	}
-}
-
-/* fresh is the one that the call may make. */
+/* fresh is the one that the call may make; what an executor holds is cancelled
+ * then. */
 static void
 touch(struct model_entry *entry, struct model_entry *fresh)
 {
@@ -399,15 +371,16 @@ touch(struct model_entry *entry, struct model_entry *fresh)
 		bad ? bad_delay() : delay_ns),
 	    rc);
 	if (rc == 0 && replaces) {
-		replaced(entry);
+		if (entry != NULL && entry->state == HELD) {
+			entry->state = REVOKED;
+			model->expected.cancelled++;
+		}
 		entry_begin(fresh, handle, deadline_after(delay_ns));
 		return;
 	}
 	model_check(handle.id == before.id);
-	if (rc == 0) {
-		COVER("a touch moved a timeout");
+	if (rc == 0)
 		entry_move(entry, deadline_after(delay_ns));
-	}
 }
 
 static void
@@ -562,7 +535,6 @@ posted(struct hwt_post *begun)
 	pop_mail(entry);
 	model->mail_begun++;
 	entry->state = ENDED;
-	COVER("a posted function ran");
 	memset(begun, 0xa5, sizeof(*begun));
 	if (any_below(4) == 0 && !model->ending)
 		post(entry);
@@ -590,7 +562,6 @@ advance_ended(uint64_t last)
 {
 	unsigned index;
 
-	entries_taken();
 	for (index = 0; index < model->limit; index++) {
 		struct model_entry *entry = &model->entries[index];
 
@@ -618,12 +589,7 @@ op_advance(uint64_t step_ns)
 		model_check(tasks_started == UINT64_MAX);
 		return;
 	}
-	if (step_ns == 0)
-		COVER("an advance at an unchanged clock");
-	else if (step_ns / model->tick_ns > model->wheel)
-		COVER("an advance over more than a round");
 	model->now_ns += step_ns;
-	entries_taken();
 	model->armed = false;
 	model->advancing = true;
 	model->frames++;
@@ -700,7 +666,6 @@ op_next_wakeup(void)
 		model_check(wait_ns <= model->tick_ns);
 	if (model->stopped || model->advancing)
 		return wait_ns;
-	entries_taken();
 	earliest_ticks(&due, &look);
 	model_check(wait_ns <= wait_until(due));
 	model_check(wait_ns >= wait_until(look) ||
@@ -778,8 +743,6 @@ static void
 op_clock(void)
 {
 	model->now_ns += any_bounded_step();
-	if (model->frames > 0)
-		COVER("the clock moved on inside a task");
 }
 
 void

@@ -27,19 +27,22 @@
 #define POISON ((void *)(uintptr_t)0x5a5a5a5a5a5a5a50)
 
 static const struct hwt_options with_worker = {.tick_ns = TICK};
+static const struct hwt_options with_advance = {
+    .tick_ns = TICK, .flags = HWT_MANUAL};
 
 /*
- * TRY(hwt_function, (arguments), timer or NULL) body: until the call returns 0.
- * After each failure its answer and the timer's counters are compared, and body
- * is executed, which checks the rest. The plan ends with the second failure.
+ * TRY(hwt_function, (arguments), timer or NULL, holds): until the call returns
+ * 0. After each failure its answer and the timer's counters are compared, and
+ * holds must hold. The plan ends with the second failure.
  */
-#define TRY(call, arguments, timer)                                   \
-	for (try_begin(CALL_##call, #call, timer);                    \
-	     !try_is_over(CALL_##call, #call, call arguments, timer); \
-	     try_begin(CALL_##call, #call, timer))
+#define TRY(call, arguments, timer, holds)                       \
+	for (try_begin(#call, timer);                            \
+	     !try_is_over(#call, call arguments, timer, racing); \
+	     try_begin(#call, timer))                            \
+	CHECK(holds)
 
 static _Thread_local struct {
-	enum call call;
+	const char *call;
 	unsigned failures;
 	uint64_t injected;
 	struct hwt_stats before;
@@ -49,14 +52,13 @@ static _Thread_local struct {
 static bool racing;
 
 static void
-try_begin(enum call call, const char *name, const struct hwt *timer)
+try_begin(const char *call, const struct hwt *timer)
 {
-	if (attempt.call != call)
+	if (attempt.call == NULL || strcmp(attempt.call, call) != 0)
 		attempt.failures = 0;
 	attempt.call = call;
 	attempt.injected = plan_failures();
-	if (timer != NULL && hwt_read_stats(timer, &attempt.before) != 0)
-		fail("%s: hwt_read_stats", name);
+	CHECK(timer == NULL || hwt_read_stats(timer, &attempt.before) == 0);
 }
 
 /* Timeouts that end meanwhile change started and pending together. */
@@ -66,8 +68,6 @@ has_changed(const struct hwt *timer)
 	const struct hwt_stats *before = &attempt.before;
 	struct hwt_stats after;
 
-	if (timer == NULL || racing)
-		return false;
 	CHECK(hwt_read_stats(timer, &after) == 0);
 	return after.scheduled != before->scheduled ||
 	    after.cancelled != before->cancelled ||
@@ -78,27 +78,24 @@ has_changed(const struct hwt *timer)
 }
 
 static bool
-try_is_over(enum call call, const char *name, int rc, const struct hwt *timer)
+try_is_over(const char *call, int rc, const struct hwt *timer, bool shared)
 {
 	if (rc == 0) {
-		attempt.call = CALL_COUNT;
+		attempt.call = NULL;
 		return true;
 	}
 	/* The fork handler was refused before main began, for good. */
 	if (plan_now()->call == PLAN_PTHREAD_ATFORK && rc == -ENOMEM)
 		scenario_end();
-	if ((plan_failures() == attempt.injected && !racing) ||
-	    rc != -plan_answer())
-		fail("%s answers %s without cause", name, cover_rc_name(rc));
-	if (!cover_may_fail(call, rc))
-		fail("%s answers %s, which is not listed", name,
-		    cover_rc_name(rc));
-	if (has_changed(timer))
-		fail("%s failed and changed a counter", name);
+	if ((plan_failures() == attempt.injected && !shared) ||
+	    rc != -plan_answer() || !may_fail(call, rc))
+		fail("%s answers %d without cause", call, rc);
+	if (timer != NULL && !shared && has_changed(timer))
+		fail("%s failed and changed a counter", call);
 	if (++attempt.failures >= 2)
 		plan_end();
 	if (attempt.failures > 3)
-		fail("%s fails for good", name);
+		fail("%s fails for good", call);
 	return false;
 }
 
@@ -163,8 +160,7 @@ schedule_on(struct hwt *timer, const struct hwt_executor *executor,
 	TRY(hwt_new_timeout_on,
 	    (timer, executor, arm(timeout, delay_ns), run_timeout, timeout,
 		delay_ns),
-	    timer)
-	CHECK(timeout->handle.id == 0);
+	    timer, timeout->handle.id == 0);
 	return timeout;
 }
 
@@ -172,6 +168,12 @@ static struct timeout *
 schedule(struct hwt *timer, uint64_t delay_ns)
 {
 	return schedule_on(timer, NULL, delay_ns, NULL);
+}
+
+static struct timeout *
+schedule_far(struct hwt *timer)
+{
+	return schedule(timer, FAR);
 }
 
 static struct timeout *
@@ -183,8 +185,7 @@ schedule_periodic(struct hwt *timer, const struct hwt_executor *executor)
 	TRY(hwt_new_periodic,
 	    (timer, executor, arm(timeout, TICK), run_timeout, timeout, TICK,
 		TICK),
-	    timer)
-	CHECK(timeout->handle.id == 0);
+	    timer, timeout->handle.id == 0);
 	return timeout;
 }
 
@@ -196,8 +197,7 @@ schedule_at(struct hwt *timer)
 	TRY(hwt_new_timeout_at,
 	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout,
 		now_ns() + FAR),
-	    timer)
-	CHECK(timeout->handle.id == 0);
+	    timer, timeout->handle.id == 0);
 	return timeout;
 }
 
@@ -208,16 +208,15 @@ touch(struct hwt *timer)
 	struct timeout *timeout = timeout_make(timer);
 
 	TRY(hwt_touch,
-	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout, FAR), timer)
-	CHECK(timeout->handle.id == 1);
+	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout, FAR), timer,
+	    timeout->handle.id == 1);
 	return timeout;
 }
 
 static void
 cancel(struct timeout *timeout)
 {
-	TRY(hwt_cancel_wait, (timeout->timer, timeout->handle), timeout->timer)
-	continue;
+	CHECK(hwt_cancel_wait(timeout->timer, timeout->handle) == 0);
 	timeout->ended++;
 }
 
@@ -229,9 +228,7 @@ reschedule(struct timeout *timeout, uint64_t delay_ns)
 	/* Of two deadlines the earlier one, until one of them holds. */
 	if (earliest_ns < timeout->not_before_ns)
 		timeout->not_before_ns = earliest_ns;
-	TRY(hwt_reschedule, (timeout->timer, timeout->handle, delay_ns),
-	    timeout->timer)
-	continue;
+	CHECK(hwt_reschedule(timeout->timer, timeout->handle, delay_ns) == 0);
 	timeout->not_before_ns = earliest_ns;
 }
 
@@ -267,8 +264,7 @@ make(const struct hwt_options *options)
 {
 	struct hwt *timer = POISON;
 
-	TRY(hwt_create, (&timer, options), NULL)
-	CHECK(timer == POISON);
+	TRY(hwt_create, (&timer, options), NULL, timer == POISON);
 	return timer;
 }
 
@@ -292,8 +288,8 @@ stop(struct hwt *timer)
 {
 	struct hwt_unprocessed list = {.count = 1, .private_words = {1}};
 
-	TRY(hwt_stop, (timer, &list), NULL)
-	CHECK(list.count == 0 && list.private_words[0] == 0);
+	TRY(hwt_stop, (timer, &list), NULL,
+	    list.count == 0 && list.private_words[0] == 0);
 	take(&list);
 }
 
@@ -301,8 +297,7 @@ static void
 destroy(struct hwt *timer)
 {
 	CHECK(hwt_pending_timeouts(timer) == 0);
-	TRY(hwt_destroy, (timer), NULL)
-	continue;
+	CHECK(hwt_destroy(timer) == 0);
 }
 
 static void
@@ -321,10 +316,11 @@ run_worker(void)
 	struct timeout *soon[3], *far[4], *often;
 	unsigned i;
 
-	TRY(hwt_start, (timer), timer)
-	continue;
+	TRY(hwt_start, (timer), timer, true);
 	for (i = 0; i < 4; i++)
-		far[i] = schedule(timer, FAR);
+		far[i] = schedule_far(timer);
+	/* The worker is in a long sleep. */
+	pause_ns(2 * TICK);
 	for (i = 0; i < 3; i++)
 		soon[i] = schedule(timer, i * TICK);
 	often = schedule_periodic(timer, NULL);
@@ -336,6 +332,9 @@ run_worker(void)
 		await(&soon[i]->runs, 1);
 	await(&far[0]->runs, 1);
 	cancel(often);
+	pause_ns(2 * TICK);
+	reschedule(far[3], TICK);
+	await(&far[3]->runs, 1);
 	end(timer);
 }
 
@@ -344,7 +343,7 @@ static void
 run_first(void)
 {
 	static struct timeout *(*const first[])(struct hwt *) = {
-	    schedule_at, touch};
+	    schedule_far, schedule_at, touch};
 	struct hwt_options options = with_worker;
 	pthread_attr_t attr;
 	struct hwt *timer;
@@ -352,11 +351,8 @@ run_first(void)
 
 	CHECK(pthread_attr_init(&attr) == 0);
 	options.thread_attr = &attr;
-	timer = make(&options);
-	await(&schedule(timer, TICK)->runs, 1);
-	end(timer);
-	for (i = 0; i < 2; i++) {
-		timer = make(NULL);
+	for (i = 0; i < 3; i++) {
+		timer = make(&options);
 		(void)first[i](timer);
 		end(timer);
 	}
@@ -367,58 +363,29 @@ run_first(void)
 	CHECK(pthread_attr_destroy(&attr) == 0);
 }
 
-/* Deadlines that come while the worker is in a long sleep. */
-static void
-run_sleep(void)
-{
-	struct hwt *timer = make(&with_worker);
-	struct timeout *far = schedule(timer, FAR);
-
-	pause_ns(2 * TICK);
-	await(&schedule(timer, TICK)->runs, 1);
-	pause_ns(2 * TICK);
-	reschedule(far, TICK);
-	await(&far->runs, 1);
-	end(timer);
-}
-
-/* A manual timer by the system's clock. */
-static void
-run_turned(void)
-{
-	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
-	struct hwt *timer = make(&options);
-	struct timeout *soon = schedule(timer, 2 * TICK);
-	uint64_t begun_ns = now_ns();
-	uint64_t wait_ns;
-
-	(void)schedule(timer, FAR);
-	while (soon->runs == 0) {
-		TRY(hwt_next_wakeup, (timer, &wait_ns), timer)
-		continue;
-		CHECK(wait_ns <= FAR && now_ns() - begun_ns < PATIENCE_NS);
-		pause_ns(wait_ns < TICK ? wait_ns : TICK);
-		TRY(hwt_advance, (timer, NULL), NULL)
-		continue;
-	}
-	end(timer);
-}
-
 #define FREED 20000u
 
-/* More memory is free than is kept, and is returned to the system. */
+/* A manual timer by the system's clock; more memory is free than is kept, and
+ * is returned to the system. */
 static void
-run_trim(void)
+run_manual(void)
 {
 	static struct timeout *far[FREED];
-	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
-	struct hwt *timer = make(&options);
+	struct hwt *timer = make(&with_advance);
+	struct timeout *soon = schedule(timer, 2 * TICK);
+	uint64_t begun_ns = now_ns(), wait_ns;
 	struct hwt_stats most, least;
-	uint64_t wait_ns;
 	unsigned i;
 
-	for (i = 0; i < FREED; i++)
-		far[i] = schedule(timer, FAR);
+	far[0] = schedule_far(timer);
+	while (soon->runs == 0) {
+		CHECK(hwt_next_wakeup(timer, &wait_ns) == 0);
+		CHECK(wait_ns <= FAR && now_ns() - begun_ns < PATIENCE_NS);
+		pause_ns(wait_ns < TICK ? wait_ns : TICK);
+		CHECK(hwt_advance(timer, NULL) == 0);
+	}
+	for (i = 1; i < FREED; i++)
+		far[i] = schedule_far(timer);
 	for (i = 0; i < FREED; i++)
 		cancel(far[i]);
 	CHECK(hwt_read_stats(timer, &most) == 0);
@@ -467,13 +434,12 @@ run_wait(void)
 	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
 	CHECK(hwt_cancel_wait(timer, held->handle) == -ENOENT);
 	CHECK(held->ended == 1 && pthread_join(thread, NULL) == 0);
-	(void)schedule(timer, FAR);
+	(void)schedule_far(timer);
 	(void)schedule_on(timer, NULL, TICK, hold);
 	await(&entered, 2);
 	CHECK(hwt_stop_within(timer, TICK, NULL) == -ETIMEDOUT);
 	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
-	TRY(hwt_stop_within, (timer, HWT_SEC(5), &list), NULL)
-	pause_ns(TICK);
+	TRY(hwt_stop_within, (timer, HWT_SEC(5), &list), NULL, true);
 	take(&list);
 	CHECK(pthread_join(thread, NULL) == 0);
 	destroy(timer);
@@ -484,14 +450,9 @@ static pthread_barrier_t all_scheduled;
 static void *
 schedule_and_stop(void *arg)
 {
-	struct hwt_unprocessed list;
-
-	attempt.call = CALL_COUNT;
-	(void)schedule(arg, FAR);
+	(void)schedule_far(arg);
 	(void)pthread_barrier_wait(&all_scheduled);
-	TRY(hwt_stop, (arg, &list), NULL)
-	continue;
-	take(&list);
+	stop(arg);
 	return NULL;
 }
 
@@ -526,16 +487,14 @@ count_post(struct hwt_post *post)
 static void
 run_pool(void)
 {
-	struct hwt_post post;
-
 	const struct hwt_executor *executor;
 	struct hwt_pool *pool = POISON;
 	struct timeout *run[6], *often;
+	struct hwt_post post;
 	struct hwt *timer;
 	unsigned i;
 
-	TRY(hwt_pool_create, (&pool, 3, 2), NULL)
-	CHECK(pool == POISON);
+	TRY(hwt_pool_create, (&pool, 3, 2), NULL, pool == POISON);
 	executor = hwt_pool_executor(pool);
 	timer = make(&with_worker);
 	for (i = 0; i < 6; i++)
@@ -549,8 +508,7 @@ run_pool(void)
 		await(&run[i]->runs, 1);
 	cancel(often);
 	stop(timer);
-	TRY(hwt_pool_destroy, (pool), NULL)
-	continue;
+	CHECK(hwt_pool_destroy(pool) == 0);
 	destroy(timer);
 }
 
@@ -590,8 +548,7 @@ run_mailbox(void)
 	struct hwt *timer;
 	unsigned i;
 
-	TRY(hwt_mailbox_create, (&mailbox), NULL)
-	CHECK(mailbox == POISON);
+	TRY(hwt_mailbox_create, (&mailbox), NULL, mailbox == POISON);
 	timer = make(&with_worker);
 	for (i = 0; i < 3; i++)
 		due[i] = schedule_on(
@@ -603,8 +560,7 @@ run_mailbox(void)
 	}
 	while (due[0]->runs + due[1]->runs + due[2]->runs < 3) {
 		await_readable(mailbox, timer);
-		TRY(hwt_mailbox_run, (mailbox, 2, NULL), NULL)
-		continue;
+		CHECK(hwt_mailbox_run(mailbox, 2, NULL) == 0);
 	}
 	stop(timer);
 	plan_end();
@@ -612,8 +568,7 @@ run_mailbox(void)
 	CHECK(hwt_mailbox_post(mailbox, &post, count_post) == 0);
 	CHECK(is_readable(mailbox, 0));
 	CHECK(hwt_mailbox_run(mailbox, 0, NULL) == 0 && posts_run == 1);
-	TRY(hwt_mailbox_destroy, (mailbox), NULL)
-	continue;
+	CHECK(hwt_mailbox_destroy(mailbox) == 0);
 	destroy(timer);
 }
 
@@ -623,12 +578,11 @@ run_shared(void)
 	struct hwt_unprocessed list;
 	struct hwt *timer = POISON;
 
-	TRY(hwt_shared, (&timer), NULL)
-	CHECK(timer == POISON);
+	TRY(hwt_shared, (&timer), NULL, timer == POISON);
 	await(&schedule(timer, TICK)->runs, 1);
-	(void)schedule(timer, FAR);
-	TRY(hwt_shared_shutdown, (&list), NULL)
-	CHECK(list.count == 0 && list.private_words[0] == 0);
+	(void)schedule_far(timer);
+	TRY(hwt_shared_shutdown, (&list), NULL,
+	    list.count == 0 && list.private_words[0] == 0);
 	take(&list);
 }
 
@@ -641,8 +595,8 @@ use_many(void *arg)
 	unsigned i;
 
 	for (i = 0; i < 2 * MANY; i++) {
-		(void)schedule(timers[i % MANY], FAR);
-		cancel(schedule(timers[i % MANY], FAR));
+		(void)schedule_far(timers[i % MANY]);
+		cancel(schedule_far(timers[i % MANY]));
 	}
 	return NULL;
 }
@@ -651,13 +605,12 @@ use_many(void *arg)
 static void
 run_threads(void)
 {
-	struct hwt_options options = {.tick_ns = TICK, .flags = HWT_MANUAL};
 	struct hwt *timers[MANY];
 	pthread_t thread;
 	unsigned i;
 
 	for (i = 0; i < MANY; i++)
-		timers[i] = make(&options);
+		timers[i] = make(&with_advance);
 	for (i = 0; i < 2; i++) {
 		CHECK(pthread_create(&thread, NULL, use_many, timers) == 0);
 		CHECK(pthread_join(thread, NULL) == 0);
@@ -695,23 +648,22 @@ run_text(void)
 
 	CHECK(file != NULL);
 	await(&schedule_on(timer, NULL, TICK, be_slow)->runs, 1);
-	(void)schedule(timer, FAR);
-	TRY(hwt_stats_write, (timer, file, HWT_JSON), timer)
-	continue;
+	(void)schedule_far(timer);
+	TRY(hwt_stats_write, (timer, file, HWT_JSON), timer, true);
 	stop(timer);
-	TRY(hwt_dump, (timer, file), timer)
-	continue;
+	TRY(hwt_dump, (timer, file), timer, true);
 	CHECK(hwt_read_stats(timer, &stats) == 0);
 	CHECK(stats.executor_refused == 1 && stats.slow_tasks == 1);
 	destroy(timer);
 	(void)fclose(file);
 }
 
-static void
+static _Noreturn void
 run_child(struct hwt *inherited, struct timeout *timeout)
 {
 	struct hwt *timer;
 
+	alarm(15);
 	CHECK(hwt_pending_timeouts(inherited) == 0);
 	CHECK(hwt_cancel(inherited, timeout->handle) == -EOWNERDEAD);
 	CHECK(hwt_stop(inherited, NULL) == -EOWNERDEAD);
@@ -733,14 +685,12 @@ run_fork(void)
 	if (WITH_ASAN)
 		return;
 	timer = make(&with_worker);
-	far = schedule(timer, FAR);
+	far = schedule_far(timer);
 	soon = schedule(timer, 2 * TICK);
 	child = fork();
 	CHECK(child >= 0);
-	if (child == 0) {
-		alarm(15);
+	if (child == 0)
 		run_child(timer, far);
-	}
 	await(&soon->runs, 1);
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	end(timer);
@@ -758,15 +708,13 @@ run_model(void)
 		return;
 	model_run(&options);
 	CHECK(hwt_shared_shutdown(NULL) == 0);
-	checker_close(&checker);
+	checker_close();
 }
 
 const struct scenario scenarios[] = {
     {"worker", run_worker, false},
     {"first", run_first, false},
-    {"sleep", run_sleep, false},
-    {"turned", run_turned, false},
-    {"trim", run_trim, false},
+    {"manual", run_manual, false},
     {"wait", run_wait, false},
     {"races", run_races, false},
     {"pool", run_pool, false},

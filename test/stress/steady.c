@@ -1,42 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modes in which threads do one thing for long.
- *
- * wake   Lost wake-ups. The worker goes into its long sleep when a turn finds
- *        nothing new. A lone thread waits for its timeout to start, spinning,
- *        and schedules the next one within the microsecond in which the worker
- *        falls asleep; a second thread's call would wake it for both, so that
- *        three threads are a run of their own. What is missed sleeps for ever,
- *        or for an hour. A manual timer's thread sleeps as hwt_next_wakeup and
- *        wake tell it.
- * flat   Memory follows the number of live timeouts, not the rate of calls: one
- *        thread schedules and another cancels, and a third pulls deadlines in,
- *        millions of times.
+ * The mode flat: memory follows the number of live timeouts, not the rate of
+ * calls. One thread schedules and another cancels, and a third pulls deadlines
+ * in, millions of times. And what rounds compare: memory, descriptors, threads.
  */
-#define _GNU_SOURCE
 #include "storm.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-
 enum {
-	SLEEPERS_MAX = 3,
-	STEPS_ALONE = 8000,
-	STEPS_TOGETHER = 300,
-	PATIENCE_S = 20,
 	PAIRS = 3000000,
 	RING = 1024,
 	PULLED = 1000,
 	GROWTH_MAX = 2 << 20
 };
 
-struct sleeper {
+static struct {
 	struct hwt *timer;
-	uint64_t tick_ns, steps, random;
-	bool alone;
-	atomic_bool started;
-	pthread_t thread;
-};
+	atomic_uint_fast64_t pushed, popped;
+	hwt_timeout ring[RING];
+	uint64_t pairs;
+} flat;
 
 static void
 never_task(hwt_timeout timeout, void *arg)
@@ -45,172 +27,6 @@ never_task(hwt_timeout timeout, void *arg)
 	(void)arg;
 	stress_fail("a timeout of an hour has started");
 }
-
-static void
-start(hwt_timeout timeout, void *started)
-{
-	(void)timeout;
-	atomic_store((atomic_bool *)started, true);
-}
-
-static void
-await_start(struct sleeper *sleeper)
-{
-	uint64_t until_ns = stress_now_ns() + HWT_SEC(PATIENCE_S);
-	unsigned spins = 0;
-
-	while (!atomic_load(&sleeper->started)) {
-		if (!sleeper->alone || ++spins > 1000000)
-			stress_sleep_ns(HWT_US(50));
-		if (sleeper->alone && spins % 1024)
-			continue;
-		stress_must(stress_now_ns() < until_ns,
-		    "a timeout has not started after %d s", PATIENCE_S);
-	}
-	atomic_store(&sleeper->started, false);
-}
-
-/* Up to two ticks; mostly a few hundred nanoseconds when alone. */
-static void
-pause_at_random(struct sleeper *sleeper)
-{
-	uint64_t pause_ns =
-	    random_below(&sleeper->random, 2 * sleeper->tick_ns);
-
-	if (sleeper->alone && random_below(&sleeper->random, 8))
-		stress_spin(random_below(&sleeper->random, 3000));
-	else
-		stress_sleep_ns(pause_ns);
-}
-
-static void *
-sleeper_thread(void *arg)
-{
-	struct sleeper *sleeper = arg;
-	uint64_t step, delay_ns, begun_ns;
-
-	for (step = 0; step < sleeper->steps; step++) {
-		delay_ns = 0;
-		if (random_below(&sleeper->random, 2))
-			delay_ns = random_below(
-			    &sleeper->random, 2 * sleeper->tick_ns);
-		begun_ns = stress_now_ns();
-		stress_must(!hwt_new_timeout(sleeper->timer, NULL, start,
-				&sleeper->started, delay_ns),
-		    "hwt_new_timeout");
-		await_start(sleeper);
-		stress_check(
-		    stress_now_ns() >= begun_ns + delay_ns, "wake: early");
-		pause_at_random(sleeper);
-	}
-	return NULL;
-}
-
-static void
-run_sleepers(struct hwt *timer, uint64_t tick_ns, unsigned threads)
-{
-	struct sleeper sleepers[SLEEPERS_MAX];
-	unsigned i;
-
-	memset(sleepers, 0, sizeof(sleepers));
-	for (i = 0; i < threads; i++) {
-		sleepers[i].timer = timer;
-		sleepers[i].tick_ns = tick_ns;
-		sleepers[i].alone = threads == 1;
-		sleepers[i].steps =
-		    stress_scaled(threads == 1 ? STEPS_ALONE : STEPS_TOGETHER);
-		sleepers[i].random = random_seed(i);
-		sleepers[i].thread =
-		    stress_thread(sleeper_thread, &sleepers[i]);
-	}
-	for (i = 0; i < threads; i++)
-		stress_join(sleepers[i].thread);
-}
-
-/* The controlling thread of a manual timer. */
-static struct {
-	struct hwt *timer;
-	int wake_fd;
-	atomic_bool quit;
-} control;
-
-static void
-wake(void *ctx)
-{
-	(void)ctx;
-	(void)eventfd_write(control.wake_fd, 1);
-}
-
-static void *
-control_thread(void *unused)
-{
-	struct pollfd fd = {.fd = control.wake_fd, .events = POLLIN};
-	struct timespec timeout;
-	uint64_t wait_ns;
-	eventfd_t ignored;
-
-	while (!atomic_load(&control.quit)) {
-		stress_must(!hwt_next_wakeup(control.timer, &wait_ns),
-		    "hwt_next_wakeup");
-		timeout.tv_sec = (time_t)(wait_ns / HWT_SEC(1));
-		timeout.tv_nsec = (long)(wait_ns % HWT_SEC(1));
-		if (ppoll(&fd, 1, wait_ns == HWT_NEVER ? NULL : &timeout,
-			NULL) > 0)
-			(void)eventfd_read(control.wake_fd, &ignored);
-		stress_must(!hwt_advance(control.timer, NULL), "hwt_advance");
-	}
-	return unused;
-}
-
-static void
-run_way(uint32_t flags, bool far, uint64_t tick_ns, unsigned threads)
-{
-	struct hwt_wake waker = {wake, NULL};
-	struct hwt_options options = {.tick_ns = tick_ns,
-	    .flags = flags,
-	    .wake = flags & HWT_MANUAL ? &waker : NULL};
-	pthread_t thread;
-
-	stress_phase(flags & HWT_MANUAL ? "wake: manual" : "wake", threads);
-	control.wake_fd = eventfd(0, EFD_CLOEXEC);
-	atomic_store(&control.quit, false);
-	stress_must(!hwt_create(&control.timer, &options), "hwt_create");
-	if (far)
-		stress_must(!hwt_new_timeout(control.timer, NULL, never_task,
-				NULL, HWT_SEC(3600)),
-		    "hwt_new_timeout");
-	if (flags & HWT_MANUAL)
-		thread = stress_thread(control_thread, NULL);
-	run_sleepers(control.timer, tick_ns, threads);
-	atomic_store(&control.quit, true);
-	wake(NULL);
-	if (flags & HWT_MANUAL)
-		stress_join(thread);
-	stress_check(!hwt_stop(control.timer, NULL), "hwt_stop");
-	stress_check(!hwt_destroy(control.timer), "hwt_destroy");
-	close(control.wake_fd);
-}
-
-void
-run_wake(void)
-{
-	unsigned way;
-
-	for (way = 0; way < 4; way++) {
-		run_way(way / 2 ? HWT_MANUAL : 0, way % 2, HWT_US(10), 1);
-		run_way(
-		    way / 2 ? HWT_MANUAL : 0, way % 2, HWT_MS(1), SLEEPERS_MAX);
-	}
-}
-
-/* Flat memory. */
-
-static struct {
-	struct hwt *timer;
-	atomic_uint_fast64_t pushed, popped;
-	hwt_timeout ring[RING];
-	uint64_t pairs;
-} flat;
 
 static void *
 schedule_thread(void *unused)

@@ -9,12 +9,11 @@
  *
  *   calm      rounds without a disturber
  *   stop      many brief rounds, stopped at once
- *   executors makers threads
- *             rounds in which these come and go
+ *   come_and_go
+ *             rounds in which threads, executors and timers do so
  *   forks     rounds in which threads and tasks fork
  *   signals   rounds under a flood of signals
  *   sigstop   rounds in a process that is stopped now and then
- *   wake      lost wake-ups: see steady.c
  *   flat      memory: see steady.c
  */
 #include "storm.h"
@@ -179,15 +178,14 @@ disturbers_start(pthread_t threads[4], uintptr_t salt)
 {
 	unsigned count = 0;
 
-	if (disturbers.threads) {
+	if (disturbers.come_and_go) {
 		threads[count++] =
 		    stress_thread(disturber_threads, (void *)(salt + 32));
 		threads[count++] =
 		    stress_thread(disturber_executors, (void *)(salt + 33));
-	}
-	if (disturbers.makers)
 		threads[count++] =
 		    stress_thread(disturber_makers, (void *)(salt + 34));
+	}
 	if (disturbers.forks)
 		threads[count++] =
 		    stress_thread(disturber_forks, (void *)(salt + 35));
@@ -260,9 +258,9 @@ run_forks(void)
 static void
 run_come_and_go(void)
 {
-	disturbers.threads = disturbers.makers = true;
+	disturbers.come_and_go = true;
 	run_rounds(100, HWT_MS(100));
-	disturbers.threads = disturbers.makers = false;
+	disturbers.come_and_go = false;
 }
 
 static void
@@ -294,9 +292,9 @@ static const struct mode {
     {"come_and_go", run_come_and_go},
     {"forks", run_forks},
     {"signals", run_signals},
-    {"wake", run_wake},
     {"flat", run_flat},
 };
+#define MODES (sizeof(modes) / sizeof(modes[0]))
 
 static bool
 is_chosen(const char *name, int argc, char **argv)
@@ -306,35 +304,25 @@ is_chosen(const char *name, int argc, char **argv)
 	for (i = 3; i < argc; i++)
 		if (strcmp(argv[i], name) == 0)
 			return true;
-	return argc <= 3;
-}
-
-static bool
-is_known(const char *name)
-{
-	size_t i;
-
-	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-		if (strcmp(modes[i].name, name) == 0)
-			return true;
-	return strcmp(name, "sigstop") == 0;
+	return false;
 }
 
 int
 main(int argc, char **argv)
 {
+	bool stopped = is_chosen("sigstop", argc, argv);
 	pthread_t veterans[VETERANS];
+	int known = 3 + stopped;
 	unsigned i;
-	int word;
 
-	for (word = 3; word < argc; word++) {
-		if (is_known(argv[word]))
-			continue;
-		(void)fprintf(stderr, "storm: no mode %s\n", argv[word]);
+	for (i = 0; i < MODES; i++)
+		known += is_chosen(modes[i].name, argc, argv);
+	if (argc > 3 && known != argc) {
+		(void)fprintf(stderr, "storm: a mode is not known\n");
 		return 2;
 	}
 	/* Before there is a thread. */
-	if (argc > 3 && is_chosen("sigstop", argc, argv))
+	if (stopped)
 		sigstop_begin();
 	stress_begin("storm", argc, argv);
 	pthread_barrier_init(&round_begins, NULL, VETERANS + 1);
@@ -342,8 +330,8 @@ main(int argc, char **argv)
 	for (i = 0; i < VETERANS; i++)
 		veterans[i] =
 		    stress_thread(veteran_thread, (void *)(uintptr_t)(i + 40));
-	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-		if (is_chosen(modes[i].name, argc, argv))
+	for (i = 0; i < MODES; i++)
+		if (argc <= 3 || is_chosen(modes[i].name, argc, argv))
 			modes[i].run();
 	all_over = true;
 	pthread_barrier_wait(&round_begins);

@@ -29,7 +29,7 @@
  *   disturb.c    signals, SIGSTOP, threads, executors and timers that come and
  *                go
  *   children.c   forks
- *   steady.c     modes of their own: lost wake-ups, flat memory
+ *   steady.c     flat memory
  */
 #ifndef STORM_H
 #define STORM_H
@@ -139,7 +139,7 @@ extern struct round round_;
 
 /* What the command line asks for. */
 struct disturbers {
-	bool signals, forks, threads, makers;
+	bool forks, come_and_go;
 };
 extern struct disturbers disturbers;
 
@@ -206,7 +206,6 @@ void fork_in_task(hwt_timeout timeout);
 void children_reap(void);
 
 /* steady.c */
-void run_wake(void);
 void run_flat(void);
 void flat_check(const char *what, bool last);
 unsigned folder_entries(const char *path);
