@@ -69,7 +69,7 @@ static void
 run_script(const char *script)
 {
 	script_run(
-	    script, running->verbs != NULL ? running->verbs : library_verbs);
+	    script, running->verbs != NULL ? running->verbs : library_verbs());
 }
 
 static void

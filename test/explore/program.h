@@ -172,24 +172,34 @@ void program_reset(void);
 void program_thread(unsigned i);
 void program_finish(void);
 
-/* Verbs of one statement, with no number, one, or two. */
-#define ALONE(name_, ...)       \
-	static void name_(void) \
-	{                       \
-		__VA_ARGS__;    \
+/* A verb of the library's programs: its word, and a function of up to three
+ * numbers, whose body follows. ALONE, OF, TWO: of one statement. */
+#define VERB(word_, kind_, name_, numbers_)                          \
+	static void name_ numbers_;                                  \
+	static const struct verb verb_##name_ = {                    \
+	    .word = word_, .kind_ = name_};                          \
+	static const struct verb *const at_##name_                   \
+	    __attribute__((used, section("verbs"))) = &verb_##name_; \
+	static void name_ numbers_
+#define VERB0(word_, name_) VERB(word_, alone, name_, (void))
+#define VERB1(word_, name_, i_) VERB(word_, of, name_, (unsigned i_))
+#define VERB2(word_, name_, i_, j_) \
+	VERB(word_, two, name_, (unsigned i_, unsigned j_))
+#define VERB3(word_, name_, i_, j_, k_) \
+	VERB(word_, three, name_, (unsigned i_, unsigned j_, unsigned k_))
+#define VERB_OF_LINE(kind_, line_, word_, numbers_, ...) \
+	VERB(word_, kind_, of_line_##line_, numbers_)    \
+	{                                                \
+		__VA_ARGS__;                             \
 	}
-#define OF(name_, i_, ...)             \
-	static void name_(unsigned i_) \
-	{                              \
-		__VA_ARGS__;           \
-	}
-#define TWO(name_, i_, j_, ...)                     \
-	static void name_(unsigned i_, unsigned j_) \
-	{                                           \
-		__VA_ARGS__;                        \
-	}
+#define VERB_HERE(...) VERB_OF_LINE(__VA_ARGS__)
+#define ALONE(word_, ...) VERB_HERE(alone, __LINE__, word_, (void), __VA_ARGS__)
+#define OF(word_, i_, ...) \
+	VERB_HERE(of, __LINE__, word_, (unsigned i_), __VA_ARGS__)
+#define TWO(word_, i_, j_, ...) \
+	VERB_HERE(two, __LINE__, word_, (unsigned i_, unsigned j_), __VA_ARGS__)
 
-extern const struct verb library_verbs[], verbs_inside[];
+const struct verb *library_verbs(void);
 extern const char *const verb_names[]; /* of their numbers: script.h */
 void verbs_reset(void);
 void verbs_finish(void);

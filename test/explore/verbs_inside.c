@@ -60,8 +60,7 @@ hold(unsigned thread, uint32_t index)
 	held[thread][held_count[thread]++] = index;
 }
 
-static void
-take(unsigned count)
+VERB1("take", take, count)
 {
 	while (count-- > 0)
 		hold(explore_self(),
@@ -69,7 +68,7 @@ take(unsigned count)
 }
 
 /* Without a cache: what is left of a page goes back at once. */
-ALONE(take_uncached,
+ALONE("take-uncached",
     hold(explore_self(), record_alloc(timer, &timer->store.shared_cache)))
 
 static void
@@ -81,19 +80,17 @@ give_of(unsigned thread)
 	record_free(timer, cache_of(timer), index);
 }
 
-static void
-give(unsigned count)
+VERB1("give", give, count)
 {
 	while (count-- > 0)
 		give_of(explore_self());
 	cache_flush(timer, cache_of(timer));
 }
 
-ALONE(give_all, give(held_count[explore_self()]))
+ALONE("give-all", give(held_count[explore_self()]))
 
 /* What threads hold goes back: what two of them hold is there twice. */
-static void
-give_held(void)
+VERB0("give-held", give_held)
 {
 	unsigned i;
 
@@ -104,8 +101,7 @@ give_held(void)
 }
 
 /* In first: one of what was taken there is that thread's. */
-static void
-hand(unsigned from, unsigned to)
+VERB2("hand", hand, from, to)
 {
 	uint32_t *own = held[EXPLORE_THREADS_MAX];
 	uint32_t *last = &own[--held_count[EXPLORE_THREADS_MAX]];
@@ -114,15 +110,14 @@ hand(unsigned from, unsigned to)
 	own[from] = *last;
 }
 
-TWO(slabs, least, most,
+TWO("slabs", least, most,
     explore_check(timer->store.limit >= least && timer->store.limit <= most))
 
 /* A search has found nothing. */
-ALONE(forget_free, a64_store_relaxed(timer->store.free_top, 0))
+ALONE("forget-free", a64_store_relaxed(timer->store.free_top, 0))
 
 /* As hwt_stop does: each slab below the limit is there. */
-static void
-sweep(void)
+VERB0("sweep", sweep)
 {
 	uint32_t index = 0;
 
@@ -131,8 +126,7 @@ sweep(void)
 }
 
 /* A handle in the next slab. */
-static void
-guess(void)
+VERB0("guess", guess)
 {
 	hwt_timeout never = {.id = GENERATION_ONE | (SLAB_RECORDS + FIRST)};
 
@@ -140,8 +134,7 @@ guess(void)
 }
 
 /* The worker releases all that it can. */
-static void
-trim(void)
+VERB0("trim", trim)
 {
 	timer->trim.active = true;
 	a64_store_relaxed(&timer->store.trim_refused, 0);
@@ -150,7 +143,7 @@ trim(void)
 		continue;
 }
 
-ALONE(trim_nothing, explore_check(!record_may_trim(timer)))
+ALONE("trim-nothing", explore_check(!record_may_trim(timer)))
 
 static bool
 is_zero(const void *context)
@@ -158,19 +151,17 @@ is_zero(const void *context)
 	return *(const uint64_t *)context == 0;
 }
 
-static void
-await_trim(void)
+VERB0("await-trim", await_trim)
 {
 	const uint64_t *committed = &slab_of(FIRST)->committed;
 
 	explore_await(committed, 8, is_zero, committed);
 }
 
-ALONE(is_idle, explore_check(timer->store.idle[0] == 1))
+ALONE("idle", explore_check(timer->store.idle[0] == 1))
 
 /* As a worker does that is about to sleep: the first entry is live then. */
-static void
-drop_stale(void)
+VERB0("drop-stale", drop_stale)
 {
 	uint64_t tick;
 
@@ -180,8 +171,7 @@ drop_stale(void)
 }
 
 /* Caches that a thread owns. */
-static void
-owned(unsigned count)
+VERB1("owned", owned, count)
 {
 	unsigned i;
 
@@ -190,31 +180,30 @@ owned(unsigned count)
 	explore_check(count == 0);
 }
 
-ALONE(unshared, explore_check(timer->store.shared_cache.accepted == 0))
+ALONE("unshared", explore_check(timer->store.shared_cache.accepted == 0))
 
 /* Nobody ends the same sleep twice, however slowly the worker wakes. */
 static uint64_t first_sleep;
 
-ALONE(count_wakes, first_sleep = timer->announced_sequence)
-ALONE(woken_per_sleep,
+ALONE("count-wakes", first_sleep = timer->announced_sequence)
+ALONE("woken-per-sleep",
     explore_check(sim_wakes() <= timer->announced_sequence - first_sleep + 1))
 
 /* Two records of different pages. */
-ALONE(two_pages,
+ALONE("two-pages",
     explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS))
 
 /* It is no later than that tick. */
-OF(by, ticks, explore_check(sim_now_ns <= timer->origin_ns + ticks * TICK_NS))
+OF("by", ticks, explore_check(sim_now_ns <= timer->origin_ns + ticks * TICK_NS))
 
 /* Who pulled it in as its tick was begun has pushed it only now. */
-OF(push_late, i, (void)mpsc_push(&timer->queue, index_of(i), 0))
+OF("push-late", i, (void)mpsc_push(&timer->queue, index_of(i), 0))
 
 /* No handle is told twice. */
 static hwt_timeout told[160];
 static unsigned told_count;
 
-static void
-use(unsigned count, unsigned forwards)
+VERB2("use", use, count, forwards)
 {
 	hwt_timeout own[8];
 	unsigned i, j;
@@ -231,8 +220,7 @@ use(unsigned count, unsigned forwards)
 		    hwt_cancel(timer, own[forwards ? i : count - 1 - i]) == 0);
 }
 
-static void
-use_down(unsigned count, unsigned forwards)
+VERB2("use-down", use_down, count, forwards)
 {
 	for (; count > 0; count--)
 		use(count, forwards);
@@ -283,14 +271,13 @@ word_of(unsigned name)
 	}
 }
 
-static void
-halt(unsigned thread, unsigned name)
+VERB2("halt", halt, thread, name)
 {
 	handles_early = true;
 	thread_stop_at(thread, word_of(name), false);
 }
 
-TWO(halt_before_change, thread, name,
+TWO("halt-before-change", thread, name,
     thread_stop_at(thread, word_of(name), true))
 
 void
@@ -300,35 +287,3 @@ verbs_inside_reset(void)
 	memset(in_hand, 0, sizeof(in_hand));
 	told_count = 0;
 }
-
-const struct verb verbs_inside[] = {
-    {"take", .of = take}, /* so many records */
-    {"take-uncached", .alone = take_uncached},
-    {"give", .of = give}, /* so many */
-    {"give-all", .alone = give_all},
-    {"give-held", .alone = give_held}, /* last: what all threads hold */
-    {"hand", .two = hand}, /* which one, to which thread */
-    {"slabs", .two = slabs}, /* at least, at most */
-    {"forget-free", .alone = forget_free},
-    {"sweep", .alone = sweep},
-    {"guess", .alone = guess},
-    {"trim", .alone = trim},
-    {"trim-nothing", .alone = trim_nothing},
-    {"await-trim", .alone = await_trim},
-    {"idle", .alone = is_idle}, /* the first slab is */
-    {"drop-stale", .alone = drop_stale},
-    {"owned", .of = owned},
-    {"unshared", .alone = unshared},
-    {"count-wakes", .alone = count_wakes},
-    {"woken-per-sleep", .alone = woken_per_sleep}, /* once */
-    {"two-pages", .alone = two_pages},
-    {"by", .of = by}, /* a tick: it is no later */
-    {"push-late", .of = push_late},
-    {"use", .two = use}, /* so many timeouts, ended forwards */
-    {"use-down", .two = use_down}, /* so many, one less, ... */
-    {"halt", .two = halt}, /* a thread, at which word */
-    {"halt-before-change", .two = halt_before_change},
-    {"await-halted", .alone = await_stopped},
-    {"go-on", .alone = go_on},
-    {0},
-};
