@@ -10,8 +10,8 @@
  *
  * --steps: so many, of one seed; a million by default. --seconds: rounds of so
  * many steps for that long, each of the next seed. FILE: the choices are its
- * bytes, as with libFuzzer, for which the same code is compiled with HWT_FUZZ. A
- * failure prints the command that repeats it.
+ * bytes, as with libFuzzer, for which the same code is compiled with HWT_FUZZ.
+ * A failure prints the command that repeats it.
  */
 #include "test/model/model.h"
 
