@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scenarios: short programs with workers, executors, threads and forks, which
+ * Scenarios: short programs with workers, executors and forks, which
  * together call everything that calls the system. Each ends with nothing left.
  * A call that fails must return what comes of the planned failure, as hwt.h
  * lists it, and must have changed nothing; the next one must work.
@@ -35,21 +35,19 @@ static const struct hwt_options with_advance = {
  * 0. After each failure its answer and the timer's counters are compared, and
  * holds must hold. The plan ends with the second failure.
  */
-#define TRY(call, arguments, timer, holds)                       \
-	for (try_begin(#call, timer);                            \
-	     !try_is_over(#call, call arguments, timer, racing); \
-	     try_begin(#call, timer))                            \
+#define TRY(call, arguments, timer, holds) \
+	TRY_AS(#call, call arguments, timer, holds)
+#define TRY_AS(name, answer, timer, holds)                              \
+	for (try_begin(name, timer); !try_is_over(name, answer, timer); \
+	     try_begin(name, timer))                                    \
 	CHECK(holds)
 
-static _Thread_local struct {
+static struct {
 	const char *call;
 	unsigned failures;
 	uint64_t injected;
 	struct hwt_stats before;
 } attempt;
-
-/* Several threads use the timer: its counters say nothing. */
-static bool racing;
 
 static void
 try_begin(const char *call, const struct hwt *timer)
@@ -78,7 +76,7 @@ has_changed(const struct hwt *timer)
 }
 
 static bool
-try_is_over(const char *call, int rc, const struct hwt *timer, bool shared)
+try_is_over(const char *call, int rc, const struct hwt *timer)
 {
 	if (rc == 0) {
 		attempt.call = NULL;
@@ -87,10 +85,10 @@ try_is_over(const char *call, int rc, const struct hwt *timer, bool shared)
 	/* The fork handler was refused before main began, for good. */
 	if (plan_now()->call == PLAN_PTHREAD_ATFORK && rc == -ENOMEM)
 		scenario_end();
-	if ((plan_failures() == attempt.injected && !shared) ||
-	    rc != -plan_answer() || !may_fail(call, rc))
+	if (plan_failures() == attempt.injected || rc != -plan_answer() ||
+	    !may_fail(call, rc))
 		fail("%s answers %d without cause", call, rc);
-	if (timer != NULL && !shared && has_changed(timer))
+	if (timer != NULL && has_changed(timer))
 		fail("%s failed and changed a counter", call);
 	if (++attempt.failures >= 2)
 		plan_end();
@@ -111,7 +109,6 @@ struct timeout {
 };
 
 static struct timeout *timeouts;
-static pthread_mutex_t timeouts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void
 run_timeout(hwt_timeout handle, void *arg)
@@ -127,90 +124,72 @@ run_timeout(hwt_timeout handle, void *arg)
 		timeout->ended++;
 }
 
-static struct timeout *
-timeout_make(struct hwt *timer)
-{
-	struct timeout *timeout = calloc(1, sizeof(*timeout));
+enum how {
+	ON,
+	PERIODIC,
+	AT,
+	TOUCH
+};
 
-	CHECK(timeout != NULL);
-	timeout->timer = timer;
-	pthread_mutex_lock(&timeouts_lock);
-	timeout->next = timeouts;
-	timeouts = timeout;
-	pthread_mutex_unlock(&timeouts_lock);
-	return timeout;
+static int
+schedule_once(struct timeout *t, enum how how,
+    const struct hwt_executor *executor, uint64_t delay_ns)
+{
+	struct hwt *timer = t->timer;
+
+	t->handle.id = 1;
+	t->not_before_ns = now_ns() + delay_ns;
+	switch (how) {
+	case PERIODIC:
+		t->period_ns = TICK;
+		return hwt_new_periodic(timer, executor, &t->handle,
+		    run_timeout, t, delay_ns, TICK);
+	case AT:
+		return hwt_new_timeout_at(timer, executor, &t->handle,
+		    run_timeout, t, t->not_before_ns);
+	case TOUCH:
+		return hwt_touch(
+		    timer, executor, &t->handle, run_timeout, t, delay_ns);
+	default:
+		return hwt_new_timeout_on(
+		    timer, executor, &t->handle, run_timeout, t, delay_ns);
+	}
 }
 
-/* Before each attempt. */
-static hwt_timeout *
-arm(struct timeout *timeout, uint64_t delay_ns)
+/* A touch that fails leaves the variable as it is. */
+static struct timeout *
+schedule_by(enum how how, struct hwt *timer,
+    const struct hwt_executor *executor, uint64_t delay_ns, void (*task)(void))
 {
-	timeout->handle.id = 1;
-	timeout->not_before_ns = now_ns() + delay_ns;
-	return &timeout->handle;
+	struct timeout *t = calloc(1, sizeof(*t));
+
+	CHECK(t != NULL);
+	t->timer = timer;
+	t->task = task;
+	t->next = timeouts;
+	timeouts = t;
+	TRY_AS("hwt_new_timeout", schedule_once(t, how, executor, delay_ns),
+	    timer, t->handle.id == (how == TOUCH));
+	return t;
 }
 
 static struct timeout *
 schedule_on(struct hwt *timer, const struct hwt_executor *executor,
     uint64_t delay_ns, void (*task)(void))
 {
-	struct timeout *timeout = timeout_make(timer);
-
-	timeout->task = task;
-	TRY(hwt_new_timeout_on,
-	    (timer, executor, arm(timeout, delay_ns), run_timeout, timeout,
-		delay_ns),
-	    timer, timeout->handle.id == 0);
-	return timeout;
+	return schedule_by(ON, timer, executor, delay_ns, task);
 }
 
 static struct timeout *
 schedule(struct hwt *timer, uint64_t delay_ns)
 {
-	return schedule_on(timer, NULL, delay_ns, NULL);
-}
-
-static struct timeout *
-schedule_far(struct hwt *timer)
-{
-	return schedule(timer, FAR);
+	return schedule_by(ON, timer, NULL, delay_ns, NULL);
 }
 
 static struct timeout *
 schedule_periodic(struct hwt *timer, const struct hwt_executor *executor)
 {
-	struct timeout *timeout = timeout_make(timer);
-
-	timeout->period_ns = TICK;
-	TRY(hwt_new_periodic,
-	    (timer, executor, arm(timeout, TICK), run_timeout, timeout, TICK,
-		TICK),
-	    timer, timeout->handle.id == 0);
-	return timeout;
-}
-
-static struct timeout *
-schedule_at(struct hwt *timer)
-{
-	struct timeout *timeout = timeout_make(timer);
-
-	TRY(hwt_new_timeout_at,
-	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout,
-		now_ns() + FAR),
-	    timer, timeout->handle.id == 0);
-	return timeout;
-}
-
-/* A touch that fails leaves the variable as it is. */
-static struct timeout *
-touch(struct hwt *timer)
-{
-	struct timeout *timeout = timeout_make(timer);
-
-	TRY(hwt_touch,
-	    (timer, NULL, arm(timeout, FAR), run_timeout, timeout, FAR), timer,
-	    timeout->handle.id == 1);
-	return timeout;
+	return schedule_by(PERIODIC, timer, executor, TICK, NULL);
 }
 
 static void
@@ -318,7 +297,7 @@ run_worker(void)
 
 	TRY(hwt_start, (timer), timer, true);
 	for (i = 0; i < 4; i++)
-		far[i] = schedule_far(timer);
+		far[i] = schedule(timer, FAR);
 	/* The worker is in a long sleep. */
 	pause_ns(2 * TICK);
 	for (i = 0; i < 3; i++)
@@ -342,8 +321,6 @@ run_worker(void)
 static void
 run_first(void)
 {
-	static struct timeout *(*const first[])(struct hwt *) = {
-	    schedule_far, schedule_at, touch};
 	struct hwt_options options = with_worker;
 	pthread_attr_t attr;
 	struct hwt *timer;
@@ -351,9 +328,11 @@ run_first(void)
 
 	CHECK(pthread_attr_init(&attr) == 0);
 	options.thread_attr = &attr;
-	for (i = 0; i < 3; i++) {
+	for (i = ON; i <= TOUCH; i++) {
+		if (i == PERIODIC)
+			continue;
 		timer = make(&options);
-		(void)first[i](timer);
+		(void)schedule_by((enum how)i, timer, NULL, FAR, NULL);
 		end(timer);
 	}
 	timer = make(&with_worker);
@@ -377,7 +356,7 @@ run_manual(void)
 	struct hwt_stats most, least;
 	unsigned i;
 
-	far[0] = schedule_far(timer);
+	far[0] = schedule(timer, FAR);
 	while (soon->runs == 0) {
 		CHECK(hwt_next_wakeup(timer, &wait_ns) == 0);
 		CHECK(wait_ns <= FAR && now_ns() - begun_ns < PATIENCE_NS);
@@ -385,7 +364,7 @@ run_manual(void)
 		CHECK(hwt_advance(timer, NULL) == 0);
 	}
 	for (i = 1; i < FREED; i++)
-		far[i] = schedule_far(timer);
+		far[i] = schedule(timer, FAR);
 	for (i = 0; i < FREED; i++)
 		cancel(far[i]);
 	CHECK(hwt_read_stats(timer, &most) == 0);
@@ -434,7 +413,7 @@ run_wait(void)
 	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
 	CHECK(hwt_cancel_wait(timer, held->handle) == -ENOENT);
 	CHECK(held->ended == 1 && pthread_join(thread, NULL) == 0);
-	(void)schedule_far(timer);
+	(void)schedule(timer, FAR);
 	(void)schedule_on(timer, NULL, TICK, hold);
 	await(&entered, 2);
 	CHECK(hwt_stop_within(timer, TICK, NULL) == -ETIMEDOUT);
@@ -442,36 +421,6 @@ run_wait(void)
 	TRY(hwt_stop_within, (timer, HWT_SEC(5), &list), NULL, true);
 	take(&list);
 	CHECK(pthread_join(thread, NULL) == 0);
-	destroy(timer);
-}
-
-static pthread_barrier_t all_scheduled;
-
-static void *
-schedule_and_stop(void *arg)
-{
-	(void)schedule_far(arg);
-	(void)pthread_barrier_wait(&all_scheduled);
-	stop(arg);
-	return NULL;
-}
-
-/* Threads that race for the start, and for the stop. */
-static void
-run_races(void)
-{
-	struct hwt *timer = make(&with_worker);
-	pthread_t threads[3];
-	unsigned i;
-
-	CHECK(pthread_barrier_init(&all_scheduled, NULL, 3) == 0);
-	racing = true;
-	for (i = 0; i < 3; i++)
-		CHECK(pthread_create(
-			  &threads[i], NULL, schedule_and_stop, timer) == 0);
-	for (i = 0; i < 3; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
-	racing = false;
 	destroy(timer);
 }
 
@@ -580,44 +529,10 @@ run_shared(void)
 
 	TRY(hwt_shared, (&timer), NULL, timer == POISON);
 	await(&schedule(timer, TICK)->runs, 1);
-	(void)schedule_far(timer);
+	(void)schedule(timer, FAR);
 	TRY(hwt_shared_shutdown, (&list), NULL,
 	    list.count == 0 && list.private_words[0] == 0);
 	take(&list);
-}
-
-#define MANY 10u
-
-static void *
-use_many(void *arg)
-{
-	struct hwt **timers = arg;
-	unsigned i;
-
-	for (i = 0; i < 2 * MANY; i++) {
-		(void)schedule_far(timers[i % MANY]);
-		cancel(schedule_far(timers[i % MANY]));
-	}
-	return NULL;
-}
-
-/* More timers than a thread has caches for; threads that come and go. */
-static void
-run_threads(void)
-{
-	struct hwt *timers[MANY];
-	pthread_t thread;
-	unsigned i;
-
-	for (i = 0; i < MANY; i++)
-		timers[i] = make(&with_advance);
-	for (i = 0; i < 2; i++) {
-		CHECK(pthread_create(&thread, NULL, use_many, timers) == 0);
-		CHECK(pthread_join(thread, NULL) == 0);
-	}
-	(void)use_many(timers);
-	for (i = 0; i < MANY; i++)
-		end(timers[i]);
 }
 
 static int
@@ -648,7 +563,7 @@ run_text(void)
 
 	CHECK(file != NULL);
 	await(&schedule_on(timer, NULL, TICK, be_slow)->runs, 1);
-	(void)schedule_far(timer);
+	(void)schedule(timer, FAR);
 	TRY(hwt_stats_write, (timer, file, HWT_JSON), timer, true);
 	stop(timer);
 	TRY(hwt_dump, (timer, file), timer, true);
@@ -685,7 +600,7 @@ run_fork(void)
 	if (WITH_ASAN)
 		return;
 	timer = make(&with_worker);
-	far = schedule_far(timer);
+	far = schedule(timer, FAR);
 	soon = schedule(timer, 2 * TICK);
 	child = fork();
 	CHECK(child >= 0);
@@ -716,11 +631,9 @@ const struct scenario scenarios[] = {
     {"first", run_first, false},
     {"manual", run_manual, false},
     {"wait", run_wait, false},
-    {"races", run_races, false},
     {"pool", run_pool, false},
     {"mailbox", run_mailbox, false},
     {"shared", run_shared, false},
-    {"threads", run_threads, false},
     {"text", run_text, false},
     {"fork", run_fork, false},
     {"model", run_model, true},
