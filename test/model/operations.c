@@ -139,91 +139,67 @@ new_answer(void)
 	return -ENOBUFS;
 }
 
-/* Now and then the caller wants no handle. */
+/* The calls that schedule. handle is NULL now and then. */
+enum how {
+	SCHEDULE,
+	ON,
+	AT,
+	PERIODIC
+};
+
 static int
-new_timeout(struct model_entry *entry, bool on, uint64_t delay_ns, int rc,
-    hwt_timeout *handle)
+schedule(struct model_entry *entry, enum how how, hwt_timeout *handle,
+    uint64_t time_ns, int rc)
 {
-	if (any_below(16) == 15) {
-		handle->id = 0;
-		handle = NULL;
-	}
-	if (on)
+	switch (how) {
+	case SCHEDULE:
+		return model_rc(hwt_new_timeout,
+		    (model->timer, handle, model_task, entry, time_ns), rc);
+	case ON:
 		return model_rc(hwt_new_timeout_on,
 		    (model->timer, entry->executor, handle, model_task, entry,
-			delay_ns),
+			time_ns),
 		    rc);
-	return model_rc(hwt_new_timeout,
-	    (model->timer, handle, model_task, entry, delay_ns), rc);
+	case AT:
+		return model_rc(hwt_new_timeout_at,
+		    (model->timer, entry->executor, handle, model_task, entry,
+			time_ns),
+		    rc);
+	default:
+		return model_rc(hwt_new_periodic,
+		    (model->timer, entry->executor, handle, model_task, entry,
+			time_ns, entry->period_ns),
+		    rc);
+	}
 }
 
 static void
 op_schedule(void)
 {
+	static const enum how all[] = {SCHEDULE, ON, ON, AT, AT, PERIODIC};
 	struct model_entry *entry = free_entry();
-	uint64_t delay_ns = any_delay();
-	bool on = any_below(3) != 0;
+	enum how how = ANY_OF(all);
+	uint64_t time_ns = how == AT ? any_deadline() : any_delay();
 	hwt_timeout handle = {1};
-	int rc = 0;
+	bool unnamed = any_below(16) == 15;
+	bool bad;
 
 	if (entry == NULL)
 		return;
-	entry_choose(entry, on);
-	if (any_below(32) == 0) {
-		delay_ns = bad_delay();
-		rc = -EINVAL;
-	} else {
-		rc = new_answer();
-	}
-	if (new_timeout(entry, on, delay_ns, rc, &handle) == 0)
-		entry_begin(entry, handle, deadline_after(delay_ns));
-	else
-		model_check(handle.id == 0);
-}
-
-static void
-op_schedule_at(void)
-{
-	struct model_entry *entry = free_entry();
-	uint64_t deadline_ns = any_deadline();
-	hwt_timeout handle = {1};
-	int rc;
-
-	if (entry == NULL)
-		return;
-	entry_choose(entry, true);
-	rc = new_answer();
-	rc = model_rc(hwt_new_timeout_at,
-	    (model->timer, entry->executor, &handle, model_task, entry,
-		deadline_ns),
-	    rc);
-	if (rc == 0)
-		entry_begin(entry, handle, deadline_at(deadline_ns));
-	else
-		model_check(handle.id == 0);
-}
-
-static void
-op_schedule_periodic(void)
-{
-	struct model_entry *entry = free_entry();
-	uint64_t delay_ns = any_delay();
-	uint64_t period_ns = any_period();
-	hwt_timeout handle = {1};
-	int rc = -EINVAL;
-
-	if (entry == NULL)
-		return;
-	entry_choose(entry, true);
-	entry->period_ns = period_ns;
-	if (period_ns != 0)
-		rc = new_answer();
-	rc = model_rc(hwt_new_periodic,
-	    (model->timer, entry->executor, &handle, model_task, entry,
-		delay_ns, period_ns),
-	    rc);
-	if (rc == 0)
-		entry_begin(entry, handle, deadline_after(delay_ns));
+	entry_choose(entry, how != SCHEDULE);
+	if (how == PERIODIC)
+		entry->period_ns = any_period();
+	bad = how == PERIODIC ? entry->period_ns == 0
+	    : how == AT       ? false
+			      : any_below(32) == 0;
+	if (bad && how != PERIODIC)
+		time_ns = bad_delay();
+	if (unnamed)
+		handle.id = 0;
+	if (schedule(entry, how, unnamed ? NULL : &handle, time_ns,
+		bad ? -EINVAL : new_answer()) == 0)
+		entry_begin(entry, handle,
+		    how == AT ? deadline_at(time_ns) : deadline_after(time_ns));
 	else
 		model_check(handle.id == 0);
 }
@@ -296,37 +272,27 @@ entry_move(struct model_entry *entry, uint64_t deadline_ns)
 static void
 op_reschedule(struct model_entry *entry)
 {
-	uint64_t delay_ns = any_delay();
+	bool at = any_below(2) == 0;
+	uint64_t time_ns = at ? any_deadline() : any_delay();
 	int rc;
 
 	if (entry == NULL)
 		return;
-	if (any_below(32) == 0) {
+	if (!at && any_below(32) == 0) {
 		model_rc(hwt_reschedule,
 		    (model->timer, entry->handle, bad_delay()), -EINVAL);
 		return;
 	}
 	rc = reschedule_answer(entry);
-	model_rc(hwt_reschedule, (model->timer, entry->handle, delay_ns), rc);
+	if (at)
+		model_rc(hwt_reschedule_at,
+		    (model->timer, entry->handle, time_ns), rc);
+	else
+		model_rc(
+		    hwt_reschedule, (model->timer, entry->handle, time_ns), rc);
 	if (rc == 0)
-		entry_move(entry, deadline_after(delay_ns));
-}
-
-static void
-op_reschedule_at(struct model_entry *entry)
-{
-	uint64_t deadline_ns = any_deadline();
-	int rc;
-
-	if (entry == NULL)
-		return;
-	if (entry->state == RUNNING && any_below(2) == 0)
-		deadline_ns = entry->deadline_ns; /* that of this very run */
-	rc = reschedule_answer(entry);
-	model_rc(
-	    hwt_reschedule_at, (model->timer, entry->handle, deadline_ns), rc);
-	if (rc == 0)
-		entry_move(entry, deadline_at(deadline_ns));
+		entry_move(
+		    entry, at ? deadline_at(time_ns) : deadline_after(time_ns));
 }
 
 /* Whether a touch of it makes a new one. NULL: there is none yet. */
@@ -862,22 +828,23 @@ op_seldom(void)
 void
 op_any(void)
 {
-	static void (*const frequent[])(void) = {op_schedule, op_schedule_at,
-	    op_schedule, op_post, op_dead_handle, op_clock, op_schedule_at,
-	    op_schedule_periodic};
 	uint64_t which = any_below(32);
 
 	model->operation++;
-	if (which < 8)
-		frequent[which]();
+	if (which < 5)
+		op_schedule();
+	else if (which < 6)
+		op_post();
+	else if (which < 7)
+		op_dead_handle();
+	else if (which < 8)
+		op_clock();
 	else if (which < 10)
 		op_cancel(any_entry(), false);
 	else if (which < 12)
 		op_cancel(any_entry(), true);
-	else if (which < 14)
-		op_reschedule(any_entry());
 	else if (which < 16)
-		op_reschedule_at(any_entry());
+		op_reschedule(any_entry());
 	else if (which < 17)
 		op_touch(any_below(4) == 0 ? NULL : any_entry());
 	else if (which < 18)
@@ -906,10 +873,8 @@ op_in_task(struct model_entry *running)
 	while (turns-- > 0) {
 		switch (any_below(11)) {
 		case 0:
-			op_reschedule(running);
-			break;
 		case 5:
-			op_reschedule_at(running);
+			op_reschedule(running);
 			break;
 		case 6:
 			op_touch(running);
