@@ -10,7 +10,7 @@
  *   calm      rounds without a disturber
  *   stop      many brief rounds, stopped at once
  *   come_and_go
- *             rounds in which threads, executors and timers do so
+ *             rounds in which threads and executors do so
  *   forks     rounds in which threads and tasks fork
  *   signals   rounds under a flood of signals
  *   sigstop   rounds in a process that is stopped now and then
@@ -174,7 +174,7 @@ round_end(bool executors_first)
 }
 
 static unsigned
-disturbers_start(pthread_t threads[4], uintptr_t salt)
+disturbers_start(pthread_t threads[3], uintptr_t salt)
 {
 	unsigned count = 0;
 
@@ -183,8 +183,6 @@ disturbers_start(pthread_t threads[4], uintptr_t salt)
 		    stress_thread(disturber_threads, (void *)(salt + 32));
 		threads[count++] =
 		    stress_thread(disturber_executors, (void *)(salt + 33));
-		threads[count++] =
-		    stress_thread(disturber_makers, (void *)(salt + 34));
 	}
 	if (disturbers.forks)
 		threads[count++] =
@@ -195,7 +193,7 @@ disturbers_start(pthread_t threads[4], uintptr_t salt)
 static void
 round_run(uint64_t *random, uint64_t number, uint64_t length_ns)
 {
-	pthread_t actors[ACTORS_MAX], others[4];
+	pthread_t actors[ACTORS_MAX], others[3];
 	unsigned count =
 	    ACTORS_MIN + (unsigned)(number % (ACTORS_MAX - ACTORS_MIN + 1));
 	uintptr_t salt = number * 64;
@@ -337,7 +335,6 @@ main(int argc, char **argv)
 	pthread_barrier_wait(&round_begins);
 	for (i = 0; i < VETERANS; i++)
 		stress_join(veterans[i]);
-	makers_verify();
 	return stress_end("%" PRIu64 " rounds, accepted %" PRIu64
 			  " = started %" PRIu64 " + cancelled %" PRIu64
 			  " + returned %" PRIu64,
