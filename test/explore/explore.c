@@ -211,7 +211,6 @@ static char *schedule_text;
 static struct {
 	const char *at; /* the rest of the schedule; NULL: there is none */
 	unsigned last, again; /* what was read last, and how often it comes */
-	bool choice;
 } replay;
 
 #define LOCALS_MAX 4
@@ -638,86 +637,45 @@ buffer_awaited(const struct thread *t)
 
 /* The search: nodes. */
 
+/* A number for each node: the process, or the value; with * and how often, if
+ * it comes again. */
 static void
 print_schedule(void)
 {
-	static size_t size;
+	static const size_t size = 1u << 20;
 	size_t length = 0;
-	uint32_t i = 0;
+	uint32_t i, count;
 
-	if (schedule_text == NULL) {
-		size = 1u << 20;
-		schedule_text = malloc(size);
-		if (schedule_text == NULL)
-			abort();
-	}
-	while (i < depth && length < size - 64) {
-		const struct node *n = &nodes[i];
-		uint32_t count = 1;
-		char *text = schedule_text + length;
-		unsigned round = n->chosen / THREADS;
-		int letter = (int)(n->chosen % THREADS);
-
-		while (i + count < depth &&
-		    nodes[i + count].choice == n->choice &&
-		    nodes[i + count].chosen == n->chosen)
+	if (schedule_text == NULL)
+		schedule_text = calloc(1, size);
+	if (schedule_text == NULL)
+		abort();
+	for (i = 0; i < depth && length < size - 32; i += count) {
+		for (count = 1; i + count < depth &&
+		     nodes[i + count].chosen == nodes[i].chosen;)
 			count++;
-		if (n->choice)
-			length += (size_t)sprintf(text, "#%u", n->chosen);
-		else if (round <= 1)
-			length += (size_t)sprintf(
-			    text, "%c", letter + (round == 0 ? 'a' : 'A'));
-		else
-			length +=
-			    (size_t)sprintf(text, "%c.%u", letter + 'A', round);
-		if (count > 1)
-			length += (size_t)sprintf(
-			    schedule_text + length, "*%u", count);
-		i += count;
+		length += (size_t)sprintf(schedule_text + length,
+		    count > 1 ? "%u*%u," : "%u,", nodes[i].chosen, count);
 	}
 	schedule_text[length] = '\0';
 }
 
-static unsigned
-replay_number(void)
-{
-	char *end;
-	unsigned number = (unsigned)strtoul(replay.at, &end, 10);
-
-	replay.at = end;
-	return number;
-}
-
 /* The next node of the schedule that is replayed; false: no more of it. */
 static bool
-replay_next(bool choice, unsigned *chosen)
+replay_next(unsigned *chosen)
 {
-	char letter = *replay.at;
+	char *end;
 
-	if (replay.again > 0) {
-		replay.again--;
-	} else {
-		if (letter == '\0')
+	if (replay.again == 0) {
+		if (*replay.at == '\0')
 			return false;
-		replay.at++;
-		replay.choice = letter == '#';
-		if (letter == '#')
-			replay.last = replay_number();
-		else if (letter >= 'a')
-			replay.last = (unsigned)(letter - 'a');
-		else
-			replay.last = (unsigned)(letter - 'A') + THREADS;
-		if (*replay.at == '.') {
-			replay.at++;
-			replay.last += (replay_number() - 1) * THREADS;
-		}
-		if (*replay.at == '*') {
-			replay.at++;
-			replay.again = replay_number() - 1;
-		}
+		replay.last = (unsigned)strtoul(replay.at, &end, 10);
+		replay.again = 1;
+		if (*end == '*')
+			replay.again = (unsigned)strtoul(end + 1, &end, 10);
+		replay.at = end + (*end == ',');
 	}
-	if (replay.choice != choice)
-		explore_fail("the schedule is not of this program");
+	replay.again--;
 	*chosen = replay.last;
 	return true;
 }
@@ -836,7 +794,7 @@ decide(uint64_t enabled, bool choice)
 			explore_fail("the program is not deterministic");
 	} else {
 		n = node_new(enabled, choice);
-		if (replay.at != NULL && replay_next(choice, &chosen)) {
+		if (replay.at != NULL && replay_next(&chosen)) {
 			if (chosen >= 64 || !(enabled & BIT(chosen)))
 				explore_fail(
 				    "the schedule is not of this program");
