@@ -5,7 +5,7 @@
  * model.h.
  *
  *   model [--steps N] [--seconds N] [--seed S]
- *   model --sweep [SCENARIO [CALL ERRNO N[+]]]
+ *   model --sweep [SCENARIO]
  *   model FILE...
  *
  * --steps: so many, of one seed; a million by default. --seconds: rounds of so
@@ -187,7 +187,7 @@ main(int argc, char **argv)
 		fprintf(stderr,
 		    "usage: model [--steps N] [--seconds N] "
 		    "[--seed S] | FILE... | "
-		    "--sweep [SCENARIO [CALL ERRNO N[+]]]\n");
+		    "--sweep [SCENARIO]\n");
 		return 2;
 	}
 	if (optind == argc)
