@@ -4,8 +4,8 @@
  * not a FIFO. The worker has to know which records have changed, and first
  * those that are due; in which order they changed decides nothing. A FIFO would
  * be walked to its end for the one that is due, and a record that is pushed
- * twice would need a second link, or a wait. Here, to push an index again has no
- * effect but that the earlier deadline counts. mpsc_queue.c describes how.
+ * twice would need a second link, or a wait. Here a second push of an index has
+ * no effect but that the earlier deadline counts. mpsc_queue.c describes how.
  *
  *   mpsc_push, mpsc_is_pushed     any thread. Lock-free, take no memory, cannot
  *                                 fail
