@@ -27,7 +27,6 @@
  *   executors.c  pool, mailboxes, and executors of our own
  *   disturb.c    signals, SIGSTOP, threads and executors that come and go
  *   children.c   forks
- *   steady.c     flat memory
  */
 #ifndef STORM_H
 #define STORM_H
@@ -44,7 +43,8 @@ enum {
 	LOOPS = 2,
 	/* Cancellers choose among that many of the newest timeouts. */
 	WINDOW = 2048,
-	HELD_MAX = 256
+	HELD_MAX = 256,
+	GROWTH_MAX = 2 << 20
 };
 
 /* Ends, counted in bits of their own. */
@@ -194,11 +194,5 @@ void *disturber_forks(void *salt);
 /* Forks now and then; called by tasks. */
 void fork_in_task(hwt_timeout timeout);
 void children_reap(void);
-
-/* steady.c */
-void run_flat(void);
-void flat_check(const char *what, bool last);
-unsigned folder_entries(const char *path);
-unsigned threads_now(void);
 
 #endif
