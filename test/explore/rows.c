@@ -114,11 +114,6 @@ const struct program rows[] = {
     ROW("handover/mailbox-destroy-timers-own",
 	"mailbox, manual, caches 1 1 0, new 0 1, turn, tick 1",
 	"mailbox-end 0 | turn", "drain"),
-    ROW("handover/mailbox-of-two-timers",
-	"mailbox, manual, caches 1 1 0, new 1 1, turn, tick 1, turn, "
-	"clock-moves, new 0 1, second, turn, tick 1",
-	"mailbox-run 0, mailbox-run 0 | turn | second-turn",
-	"drain, second-end"),
     ROW("handover/pool", "manual, caches 1 1 0",
 	"pool 1 1, new-in-pool 0 1, turn, set 0, advance 1, "
 	"pool-destroy | await 0, cancel 0", "drain"),

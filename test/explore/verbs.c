@@ -13,7 +13,6 @@
 static struct hwt_options options;
 static struct hwt_mailbox *mailbox;
 static struct hwt_pool *pool;
-static struct hwt *second; /* another timer */
 static unsigned woken;
 static uint64_t wait_ns;
 
@@ -133,7 +132,6 @@ VERB2("pending", pending, min, max)
 ALONE("turn", (void)advance(0))
 OF("advance", i, (void)advance(i))
 OF("tick", ticks, clock_add(ticks *TICK_NS))
-ALONE("half-tick", clock_add(TICK_NS / 2))
 
 /* Who has cancelled it between two runs sees what those have told. */
 VERB1("cancel-told", cancel_told, i)
@@ -322,25 +320,19 @@ VERB1("posts", posts, least)
 	explore_check(letter[1].runs == letter[1].owed);
 }
 
-static uint32_t in_run; /* a loop is in hwt_mailbox_run */
-
 VERB1("mailbox-run", mailbox_run, max)
 {
 	unsigned letters_before = letters_run;
-	size_t started = 0;
 	bool told = sim_eventfd_count(hwt_mailbox_fd(mailbox)) != 0;
+	size_t begun = 0;
 
-	explore_modify(&in_run, 4);
-	in_run = 1;
 	note_call();
-	explore_check(hwt_mailbox_run(mailbox, max, &started) == 0);
-	explore_modify(&in_run, 4);
-	in_run = 0;
-	explore_check(
-	    max == 0 || started + letters_run - letters_before <= max);
+	explore_check(hwt_mailbox_run(mailbox, max, &begun) == 0);
+	begun += letters_run - letters_before;
+	explore_check(max == 0 || begun <= max);
 	/* In the end: what the loop was not told of is not there. */
 	explore_check(
-	    explore_self() != EXPLORE_THREADS_MAX || told || started == 0);
+	    explore_self() != EXPLORE_THREADS_MAX || told || begun == 0);
 }
 
 /* As soon as it holds nothing. */
@@ -384,46 +376,6 @@ VERB0("pool-destroy", pool_destroy)
 {
 	explore_check(hwt_pool_destroy(pool) == 0);
 	pool = NULL;
-}
-
-/* A second timer hands over to the same mailbox. */
-static uint32_t second_runs;
-
-static void
-second_task(hwt_timeout timeout, void *arg)
-{
-	(void)timeout;
-	(void)arg;
-	explore_modify(&second_runs, 4);
-	second_runs++;
-}
-
-VERB0("second", second_make)
-{
-	const struct hwt_options own = {
-	    .flags = HWT_MANUAL, .tick_ns = TICK_NS, .ticks_per_wheel = 8};
-
-	explore_check(hwt_create(&second, &own) == 0);
-	explore_check(hwt_new_timeout_on(second, hwt_mailbox_executor(mailbox),
-			  NULL, second_task, NULL, TICK_NS) == 0);
-}
-
-/* What is handed over is announced, or taken by a run that is under way. */
-VERB0("second-turn", second_turn)
-{
-	bool told;
-
-	explore_check(hwt_advance(second, NULL) == 0);
-	told = sim_eventfd_count(hwt_mailbox_fd(mailbox)) != 0;
-	told |= explore_load(&in_run, 4) != 0;
-	explore_check(told || explore_load(&second_runs, 4) == 1);
-}
-
-VERB0("second-end", second_end)
-{
-	explore_check(second_runs == 1 && timer_dispatched(second) == 0);
-	explore_check(hwt_stop(second, NULL) == 0);
-	explore_check(hwt_destroy(second) == 0);
 }
 
 /* The process-wide timer. */
@@ -583,8 +535,6 @@ verbs_reset(void)
 	pool = NULL;
 	woken = 0;
 	wait_ns = 0;
-	second_runs = 0;
-	in_run = 0;
 	memset(letter, 0, sizeof(letter));
 	letters = letters_run = 0;
 	verbs_inside_reset();
