@@ -52,6 +52,7 @@
 #include <unistd.h>
 
 #include "test/explore/explore.h"
+#include "test/rng.h"
 
 #define THREADS EXPLORE_THREADS_MAX
 /* The context of explore_run: begin, end, idle. */
@@ -229,7 +230,7 @@ static struct {
 static unsigned name_count;
 
 /* PCT. */
-static uint64_t random_state;
+static struct rng rng;
 static uint32_t priorities[PROCESSES];
 static uint32_t change_points[CHANGE_POINTS_MAX];
 static uint32_t steps_expected;
@@ -272,17 +273,6 @@ static inline unsigned
 owner_of(unsigned process)
 {
 	return process % THREADS;
-}
-
-/* Random numbers: splitmix64. */
-static uint64_t
-random_next(void)
-{
-	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
 }
 
 /* Names, traces, failures. */
@@ -757,16 +747,16 @@ pct_decide(uint64_t enabled)
 static void
 pct_begin(void)
 {
-	random_state =
+	rng.state =
 	    limits.seed + execution_number * UINT64_C(0xd1342543de82ef95);
-	random_next();
+	rng_next(&rng);
 	for (unsigned p = 0; p < PROCESSES; p++)
-		priorities[p] = (uint32_t)random_next() | UINT32_C(1) << 31;
+		priorities[p] = (uint32_t)rng_next(&rng) | UINT32_C(1) << 31;
 	for (unsigned i = 0; i < limits.depth; i++)
 		change_points[i] = steps_expected == 0
 		    ? 0
-		    : (uint32_t)(random_next() %
-			  (steps_expected << (random_state >> 63))) +
+		    : (uint32_t)(rng_next(&rng) %
+			  (steps_expected << (rng.state >> 63))) +
 			1;
 }
 
@@ -800,7 +790,7 @@ decide(uint64_t enabled, bool choice)
 				    "the schedule is not of this program");
 		} else if (limits.search == EXPLORE_RANDOM) {
 			chosen = choice
-			    ? (unsigned)(random_next() %
+			    ? (unsigned)(rng_next(&rng) %
 				  (unsigned)__builtin_popcountll(enabled))
 			    : pct_decide(enabled);
 		} else {
