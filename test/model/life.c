@@ -20,7 +20,7 @@ any_wheel(void)
 	return ANY_OF(lengths);
 }
 
-uint64_t
+static uint64_t
 power_of_two(uint64_t length)
 {
 	uint64_t power = 1;
@@ -89,8 +89,7 @@ plan_any(void)
 	    PLAN_MUNMAP, PLAN_MADVISE, PLAN_MADVISE, PLAN_SYSCONF, PLAN_CALLOC,
 	    PLAN_ALIGNED_ALLOC, PLAN_GETRANDOM, PLAN_CLOCK_REALTIME,
 	    PLAN_EVENTFD, PLAN_EVENTFD_READ, PLAN_EVENTFD_WRITE,
-	    PLAN_EVENTFD_WRITE, PLAN_CLOSE, PLAN_PTHREAD_CREATE,
-	    PLAN_PTHREAD_SETSPECIFIC};
+	    PLAN_EVENTFD_WRITE, PLAN_CLOSE, PLAN_PTHREAD_SETSPECIFIC};
 	struct plan plan = {.call = ANY_OF(calls), .nth = 1 + any_below(3)};
 	unsigned errors = 0;
 

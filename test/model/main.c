@@ -147,7 +147,6 @@ run_random(void)
 	model_failed = failed;
 	(void)clock_gettime(CLOCK_MONOTONIC, &began);
 	steps = run_rounds();
-	(void)!hwt_shared_shutdown(NULL);
 	printf("model: seeds %" PRIu64 " to %" PRIu64 ", %" PRIu64
 	       " steps, %" PRIu64 " calls compared, %" PRIu64
 	       " looks inside, %" PRIu64 " failures of the system, %.1f s\n",

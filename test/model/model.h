@@ -12,7 +12,6 @@
  *                  the timer calls back, which asks the model whether this
  *                  timeout may start now
  *   operations.c   functions op_ do one operation on both sides and compare
- *   misuse.c       operations that must be refused
  *   life.c         timers of ever other options: made, used, stopped, destroyed
  *   choices.c      the choices: at random, or as bytes say (a file, libFuzzer)
  *   checker.c      the inside, by brute force
@@ -171,8 +170,7 @@ struct model_options {
 	uint64_t steps;
 	/* Look inside after so many steps, and at the end. */
 	unsigned inside;
-	/* Some steps on another thread, and the shared timer, which has one;
-	 * some calls of the system fail. */
+	/* Some steps on another thread; some calls of the system fail. */
 	bool threads;
 	bool failures;
 };
@@ -247,15 +245,7 @@ void op_fill(void);
 void op_run_mailbox(size_t max);
 void compare_counters(void);
 
-/* misuse.c */
-void op_dead_handle(void);
-void op_options(void);
-void op_shared(void);
-
 /* life.c */
-
-/* The first power of two that is not less. */
-uint64_t power_of_two(uint64_t length);
 /* Stops it for the first time. */
 void life_stop(void);
 /* In a thread that has used no timer before, so that it repeats itself. */

@@ -737,6 +737,68 @@ compare_counters(void)
 	model->ticks_seen = stats.ticks;
 }
 
+/* Handles that name nothing. */
+
+static hwt_timeout
+live_handle(const struct model *of)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < 32 && of->limit > 0; turn++) {
+		const struct model_entry *entry =
+		    &of->entries[any_below(of->limit)];
+
+		if (entry->state != ENDED)
+			return entry->handle;
+	}
+	return (hwt_timeout){any_word()};
+}
+
+static hwt_timeout
+dead_handle(void)
+{
+	uint64_t known =
+	    model->stale_count < STALE ? model->stale_count : STALE;
+	uint64_t which = any_below(4);
+
+	if (which == 0)
+		return live_handle(
+		    model == &models[0] ? &models[1] : &models[0]);
+	if (any_below(8) == 0)
+		return HWT_CLOSED;
+	if (which == 1) {
+		hwt_timeout live = live_handle(model);
+
+		live.id ^= UINT64_C(1) << any_below(64);
+		return live;
+	}
+	if (which == 2 || known == 0)
+		return (hwt_timeout){any_word_of(64)};
+	return model->stale[any_below(known)];
+}
+
+static void
+op_dead_handle(void)
+{
+	hwt_timeout dead = dead_handle();
+	hwt_timeout closed = HWT_CLOSED;
+	int64_t remaining_ns = 1;
+	void *arg = NULL;
+
+	model_rc(hwt_cancel, (model->timer, dead), -ENOENT);
+	model_rc(hwt_cancel_wait, (model->timer, dead), -ENOENT);
+	model_rc(
+	    hwt_reschedule, (model->timer, dead, any_word() >> 1), -ENOENT);
+	model_rc(hwt_reschedule_at, (model->timer, dead, any_word()), -ENOENT);
+	model_rc(hwt_remaining, (model->timer, dead, &remaining_ns), -ENOENT);
+	model_rc(hwt_state, (model->timer, dead, &arg), -ENOENT);
+	model_rc(hwt_run, (model->timer, dead), -ENOENT);
+	model_check(remaining_ns == 1 && arg == NULL);
+	model_rc(hwt_touch, (model->timer, NULL, &closed, model_task, NULL, 0),
+	    -ECANCELED);
+	model_check(closed.id == UINT64_MAX);
+}
+
 /* The other timer, from here. */
 static void
 op_other(void)
@@ -803,7 +865,7 @@ op_trim(void)
 static void
 op_seldom(void)
 {
-	switch (any_below(10)) {
+	switch (any_below(8)) {
 	case 0:
 	case 1:
 		op_stop();
@@ -813,12 +875,6 @@ op_seldom(void)
 		break;
 	case 3:
 		op_trim();
-		break;
-	case 4:
-		op_options();
-		break;
-	case 5:
-		op_shared();
 		break;
 	default:
 		compare_counters();

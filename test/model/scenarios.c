@@ -622,7 +622,6 @@ run_model(void)
 	if (plan_now()->call == PLAN_PTHREAD_ATFORK)
 		return;
 	model_run(&options);
-	CHECK(hwt_shared_shutdown(NULL) == 0);
 	checker_close();
 }
 
