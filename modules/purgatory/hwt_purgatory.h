@@ -38,8 +38,8 @@
  *                  to an end.
  *   eager          When done is called, the operation is under none of its keys
  *                  any more, and its timeout is cancelled. A key exists while
- *                  something is linked under it. pending, links and keys are
- *                  exact when no call is under way.
+ *                  something is linked under it. The counts are exact when no
+ *                  call is under way.
  *   threshold      hwt_purgatory_raise touches only operations that complete,
  *                  in order of at_least, then of arrival.
  *   never-early    An operation never expires before its delay has passed, by
@@ -59,8 +59,12 @@
  * done is called by the thread that decides; hwt_mailbox_post takes it to an
  * event loop.
  *
+ * Each operation is a timeout of the timer, HWT_NEVER without a deadline. When
+ * the timer is stopped, only hwt_purgatory_shutdown ends what is pending; the
+ * other calls find it ended.
+ *
  * In a child process, a purgatory of its parent answers -EOWNERDEAD, and
- * hwt_purgatory_destroy frees it, before its timer.
+ * hwt_purgatory_destroy frees it, before its timer, but not what is pending.
  */
 #ifndef HWT_PURGATORY_H
 #define HWT_PURGATORY_H
@@ -129,11 +133,10 @@ struct hwt_purgatory_stats {
 	uint64_t keys; /* with a link */
 	uint64_t completed, expired, cancelled, shut_down;
 	uint64_t tried; /* calls of predicates */
-	/* 192 bytes for each operation of the most that there were at once, 56
-	 * for each link of one with more than three keys, 64 for each key with
-	 * a value, and a hash table that grows by doubling. What is in the hash
-	 * table and in operations is kept for others until the purgatory is
-	 * destroyed. The timer has 64 bytes for each deadline. */
+	/* 64 bytes for each operation, 48 for each of its keys, 40 with
+	 * at_least, 56 for each key with a value, and a hash table that grows
+	 * by doubling and is kept until the purgatory is destroyed. The timer
+	 * has 64 bytes for each operation. */
 	uint64_t memory_bytes;
 	uint64_t reserved[8];
 };
@@ -165,8 +168,7 @@ int hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
  * -ENOBUFS    max_pending, here or of the timer
  * -ENOMEM
  * -EAGAIN     the timer cannot start its thread
- * -ESHUTDOWN  shutdown was called; or the timer is stopped, the predicate does
- *             not hold, and there is a deadline
+ * -ESHUTDOWN  shutdown was called, or the timer is stopped
  * -EOWNERDEAD */
 HWT_MUST_CHECK
 int hwt_purgatory_watch(struct hwt_purgatory *purgatory,
@@ -202,8 +204,7 @@ int hwt_purgatory_read_stats(
     const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats);
 
 /* Ends all operations with HWT_SHUT_DOWN. When it returns, no thread is in a
- * callback of this purgatory or in the task of one of its timeouts. It also
- * ends what waits for a deadline of a timer that was stopped.
+ * callback of this purgatory.
  * -EDEADLK    from a callback of this purgatory
  * -EINVAL -EOWNERDEAD */
 HWT_MUST_CHECK
@@ -233,9 +234,6 @@ int hwt_operation_cancel(
  * come while the predicate runs, also from the predicate.
  * -ENOENT     it had ended, or never was; or its deadline had come
  * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)
- * -ENOBUFS -ENOMEM -EAGAIN -ESHUTDOWN
- *             it had no deadline, and the timer takes none: see
- *             hwt_purgatory_watch
  * -EOWNERDEAD */
 int hwt_operation_reschedule(struct hwt_purgatory *purgatory,
     hwt_operation operation, uint64_t delay_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of a purgatory: what its files share. The argument why it works
- * is at the top of purgatory.c.
+ * The inside of a purgatory: what its two files share. The argument why it
+ * works is at the top of purgatory.c.
  */
 #ifndef PURGATORY_H
 #define PURGATORY_H
@@ -13,156 +13,129 @@
 #include "sys/valid.h"
 #include "hwt_purgatory.h"
 
-#define LINKS_INSIDE 3u
-#define SLABS 25u
-#ifndef SLAB_FIRST
-#define SLAB_FIRST 256u /* operations in the first slab, a power of two */
-#endif
 #ifndef WALK_BATCH
 #define WALK_BATCH 32u
 #endif
-
-enum kind {
-	KIND_TRIED, /* links of operations with a predicate */
-	KIND_PLAIN, /* of all others */
-	KIND_LEVEL /* a key's value */
-};
+#define SLOT_LEVEL UINT32_MAX
 
 /*
- * An entry of a shard's table. The links under a key are two rings, of those
- * with a predicate and of all others, each in order of arrival; the first link
- * of each is the ring's entry, so that a key needs no memory of its own. A
- * third entry has the key's value, if it was raised or is waited for.
- * Everything is guarded by the shard's lock; name and the word of bits do not
- * change while the node is in use.
+ * An entry of a shard's table: the first link of a key's ring, so that a key
+ * needs no memory of its own; or the key's level. All of it is guarded by the
+ * shard's lock; key, hash and slot do not change while it is in use.
  */
 struct node {
-	struct node *chain;
-	struct hwt_key name;
-	uint32_t hash : 28; /* the lowest bits are the shard's number */
-	uint32_t kind : 2;
-	uint32_t
-	    slot : 2; /* in operation.inside; OUTSIDE: see struct outside */
-	uint32_t count; /* of the ring; in its first link */
+	union {
+		struct node *chain; /* of an entry */
+		uint64_t count; /* links of the ring; in its last, not first */
+	};
+	struct hwt_key key;
+	uint32_t hash; /* the lowest bits are the shard's number */
+	uint32_t slot; /* in operation.link; SLOT_LEVEL: none */
 };
-
-#define OUTSIDE LINKS_INSIDE
 
 struct link {
-	struct link *next, *previous; /* a ring */
 	struct node node;
+	struct link *next, *previous; /* a ring, in order of arrival */
 };
 
+/* A key's value, if it was raised or is waited for. */
 struct level {
 	struct node node;
 	uint64_t value, arrivals;
-	struct operation *lowest; /* root of the thresholds: see table.c */
+	struct operation *root; /* of the thresholds: see table.c */
 };
 
-/* Of an operation with at_least, in the place of the links that it does not
- * have. */
+/* Of an operation with at_least: behind its one link. */
 struct threshold {
 	struct operation *left, *right;
 	uint64_t at_least, arrival;
 	struct level *level; /* NULL: it is in none */
 };
 
-/* Of an operation with more keys than fit. */
-struct outside {
-	struct link link;
-	struct operation *operation;
-};
-
 enum state {
-	STATE_LINKING, /* its watch owns it */
-	STATE_IDLE,
-	STATE_RUNNING /* a thread owns it to call its predicate */
+	OPERATION_LINKING, /* its watch owns it */
+	OPERATION_IDLE,
+	OPERATION_RUNNING, /* a walk owns it to call its predicate */
+	OPERATION_ENDED /* who has ended it owns it */
 };
-
-#define LIVE (UINT64_C(1) << 16)
 
 /*
- * An operation stays at its place until the purgatory is destroyed, so that
- * any handle can be looked at. Its home is the shard of its first key. All is
- * guarded by the home's lock, but identity, which is read without, and what
- * its owner alone uses: next, and the links under the locks of their shards.
+ * A block of malloc. home is the shard of its first key, whose lock guards
+ * seen and batch to has_threshold; the rest does not change until it has ended, or is
+ * its owner's.
  */
 struct operation {
-	/* generation << 32 | LIVE, until it is decided | number of the home */
-	a64_t identity;
-	uint32_t index; /* never changes */
-	uint8_t state; /* enum state, while it is LIVE */
-	uint8_t outcome; /* enum hwt_outcome, left for the owner; 0: none */
+	hwt_operation handle; /* its timeout's, with salt */
+	struct shard *home;
+	union {
+		struct operation *next; /* of those that have ended */
+		uint64_t seen; /* by the pass of a shutdown with this number */
+	};
+	hwt_try *try_complete;
+	void *arg;
+	hwt_done *done;
+	struct batch *batch; /* RUNNING: of the walk that owns it */
+	uint8_t index; /* RUNNING: in that batch */
+	uint8_t state; /* enum state */
+	uint8_t outcome; /* enum hwt_outcome, once decided */
 	bool again : 1; /* an event came while it was owned */
 	bool has_threshold : 1;
-	bool has_deadline : 1; /* its watch gives it a timeout */
-	bool expired : 1; /* the timeout's task has been here */
-	bool orphan : 1; /* that task, which is under way, is to free it */
-	uint8_t inside_count; /* 0: its links are outside */
-	union {
-		hwt_try *try_complete; /* until it has ended */
-		struct operation *next; /* from then on */
-	};
-	void *arg;
-	/* What a walk reads of the first link is in the same cache line. */
-	union {
-		struct link inside[LINKS_INSIDE];
-		struct {
-			struct link only;
-			struct threshold threshold;
-		};
-		struct {
-			struct outside *outside;
-			size_t outside_count;
-		};
-	};
-	hwt_done *done;
-	hwt_timeout timeout; /* {0}: none */
-};
-
-_Static_assert(sizeof(struct operation) == 192, "three cache lines");
-
-struct walk {
-	struct walk *next_walk; /* of the shard's */
-	struct link *at, *end; /* to be visited next, and last; NULL: none */
+	uint32_t link_count;
+	struct link link[];
 };
 
 struct shard {
 	_Alignas(128) pthread_mutex_t lock;
 	struct node **bucket;
 	uint32_t bucket_mask, entry_count;
-	struct operation *free;
-	uint32_t free_count;
-	bool closed;
-	struct walk *walks; /* under way, with links left */
-	uint64_t links, keys, pending, tried;
+	struct batch *walks; /* under way, with links left */
+	struct hwt_purgatory *purgatory;
+	uint64_t links, keys, levels, pending, tried, bytes;
 	uint64_t ended[HWT_SHUT_DOWN + 1]; /* by outcome */
-	uint64_t taken; /* operations from free, less those put back */
-	uint64_t bytes; /* buckets, levels, and links outside */
 	a64_t returned; /* calls of done, for operations whose home it is */
-};
-
-struct slab {
-	_Alignas(64) struct hwt_purgatory *purgatory;
-	_Alignas(64) struct operation operation[];
-};
-
-struct pool {
-	pthread_mutex_t lock; /* may be taken with a shard's lock held */
-	struct operation *free;
-	a64_t used; /* operations with a lower index have been used */
-	aptr_t slab[SLABS]; /* slab i has SLAB_FIRST << i operations */
+	a64_t deciding; /* calls that may have got the right, and not used it */
+	bool closed;
 };
 
 struct hwt_purgatory {
 	struct hwt *timer;
 	struct shard *shard;
 	uint32_t shard_count, shard_bits;
+	uint64_t salt; /* so that handles of others are refused */
 	uint64_t max_pending; /* 0: no limit */
 	struct secret secret;
-	struct pool pool;
 	a64_t permits; /* taken, of max_pending */
-	a64_t expiring; /* threads in the task of a timeout */
+	a64_t passes; /* of shutdowns */
+};
+
+/* An operation that a walk has taken to call its predicate. */
+struct visit {
+	struct operation *operation; /* NULL: another call has taken it back */
+	struct link *link;
+};
+
+/*
+ * A walk through what is linked under a key, and what it has taken at once: up
+ * to WALK_BATCH that have their home here, or one that has another. The
+ * shard's lock guards what it has taken, at, end, and next_walk.
+ */
+struct batch {
+	struct batch *next_walk; /* of the shard's */
+	struct link *at, *end; /* to be visited next, and last; NULL: none */
+	struct call *call;
+	struct shard *shard;
+	struct hwt_key key;
+	uint32_t hash;
+	enum hwt_outcome outcome; /* 0: what the predicate says */
+	struct operation *ended, **last;
+	uint32_t ended_count;
+	size_t decided; /* by this call */
+	uint32_t count; /* of visits */
+	bool is_away; /* the one visit's home is another shard */
+	bool holds; /* what the last predicate has answered */
+	a64_t begun; /* the last visit whose predicate was called */
+	a64_t marked; /* another call has come upon one of them */
+	struct visit visit[WALK_BATCH];
 };
 
 /* Keyed, since others may choose keys: whoever does not know the secret cannot
@@ -170,24 +143,16 @@ struct hwt_purgatory {
  * 2019), as in Go's maps where there is no AES. Nobody sees a hash, so that
  * SipHash, which hides its key from those who do, and takes five times as
  * long, is not needed. */
-static inline uint64_t
-key_mix(const struct hwt_purgatory *purgatory, struct hwt_key name)
+static inline uint32_t
+key_hash(const struct secret *secret, const struct hwt_key *key)
 {
 	__extension__ typedef unsigned __int128 product_t;
-	uint64_t a = purgatory->secret.word[0];
-	uint64_t b = purgatory->secret.word[1];
-	product_t product = (product_t)(name.kind ^ a) * (name.id ^ b);
+	const uint64_t a = secret->word[0], b = secret->word[1];
+	product_t product = (product_t)(key->kind ^ a) * (key->id ^ b);
 
 	product = (product_t)((uint64_t)product ^ a) *
 	    ((uint64_t)(product >> 64) ^ b);
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-/* As many bits as a node has for it. */
-static inline uint32_t
-key_hash(const struct hwt_purgatory *purgatory, struct hwt_key name)
-{
-	return (uint32_t)(key_mix(purgatory, name) >> 36);
+	return (uint32_t)((uint64_t)product ^ (uint64_t)(product >> 64));
 }
 
 static inline struct shard *
@@ -208,93 +173,51 @@ shard_unlock(struct shard *shard)
 	(void)pthread_mutex_unlock(&shard->lock);
 }
 
-static inline hwt_operation
-operation_handle(const struct operation *operation)
-{
-	uint64_t identity = a64_load_relaxed(&operation->identity);
-
-	return (hwt_operation){(identity >> 32 << 32) | operation->index};
-}
-
-static inline struct shard *
-operation_home(const struct hwt_purgatory *purgatory, uint64_t identity)
-{
-	return &purgatory->shard[identity & (LIVE - 1)];
-}
-
-static inline size_t
-operation_link_count(const struct operation *operation)
-{
-	return operation->inside_count != 0 ? operation->inside_count
-					    : operation->outside_count;
-}
-
-static inline struct link *
-operation_link(struct operation *operation, size_t i)
-{
-	return operation->inside_count != 0 ? &operation->inside[i]
-					    : &operation->outside[i].link;
-}
-
 static inline struct link *
 node_link(struct node *node)
 {
-	return (
-	    struct link *)(void *)((char *)node - offsetof(struct link, node));
+	return (struct link *)(void *)node;
 }
 
 static inline struct operation *
 link_operation(struct link *link)
 {
-	if (link->node.slot == OUTSIDE)
-		return ((struct outside *)(void *)link)->operation;
 	return (struct operation *)(void *)((char *)(link - link->node.slot) -
-	    offsetof(struct operation, inside));
+	    offsetof(struct operation, link));
 }
 
-/* pool.c */
-void pool_create(struct pool *pool);
-/* Inherited: in a forked child, where other threads of the parent were changing
- * what hangs on it: that is left. */
-void pool_destroy(struct pool *pool, bool is_inherited);
-/* Of the shard, whose lock is held: an operation that becomes its home's.
- * NULL: no memory. */
-struct operation *operation_alloc(
-    struct hwt_purgatory *purgatory, struct shard *home);
-/* Into any shard whose lock is held. Its handle is stale then. */
-void operation_free(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct operation *operation);
-/* The operation of a handle, with its home locked; NULL: it has ended or never
- * was, and nothing is locked. */
-struct operation *operation_lock(
-    struct hwt_purgatory *purgatory, hwt_operation handle, struct shard **home);
-struct hwt_purgatory *operation_purgatory(struct operation *operation);
-uint32_t pool_used(const struct pool *pool);
-/* Of an index below that; it may be stale. */
-hwt_operation pool_handle(const struct pool *pool, uint32_t index);
+static inline struct threshold *
+threshold_of(struct operation *operation)
+{
+	return (struct threshold *)(void *)&operation->link[1];
+}
+
+static inline bool
+key_is(const struct hwt_key *a, const struct hwt_key *b)
+{
+	return a->id == b->id && a->kind == b->kind;
+}
 
 /* table.c; all with the shard's lock held */
 int table_create(struct shard *shard);
-void table_destroy(struct shard *shard, bool is_inherited);
-/* The first link of a ring; NULL: there is none. */
-struct link *table_ring(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash, enum kind kind);
-void link_add(
-    struct hwt_purgatory *purgatory, struct shard *shard, struct link *link);
+/* Visits the operations whose first key is in that bucket, until false. */
+void bucket_each(struct shard *shard, uint32_t bucket,
+    bool (*visit)(struct operation *operation, void *arg), void *arg);
+/* Of a ring; NULL: there is none. */
+struct link *ring_first(
+    struct shard *shard, const struct hwt_key *key, uint32_t hash);
+uint64_t ring_count(const struct link *first);
+void link_add(struct shard *shard, struct link *link);
 /* A key that has no more links goes, and its level with it. */
-void link_remove(
-    struct hwt_purgatory *purgatory, struct shard *shard, struct link *link);
+void link_remove(struct shard *shard, struct link *link);
 /* NULL: the key has none. */
-struct level *level_find(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash);
-/* The key's level, which may be new; NULL: no memory. If nothing is linked
- * under the key, something must be linked under it at once. */
-struct level *level_get(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash);
-void threshold_add(struct hwt_purgatory *purgatory, struct level *level,
-    struct operation *operation);
-void threshold_remove(
-    struct hwt_purgatory *purgatory, struct operation *operation);
+struct level *level_find(
+    struct shard *shard, const struct hwt_key *key, uint32_t hash);
+/* For a key with a link and without a level. */
+void level_add(struct shard *shard, struct level *level,
+    const struct hwt_key *key, uint32_t hash);
+void threshold_add(struct level *level, struct operation *operation);
+void threshold_remove(struct operation *operation);
 /* The lowest one; NULL: there is none. */
 struct operation *threshold_first(struct level *level);
 

@@ -12,14 +12,16 @@
  *                v
  *              link of key L  (a ring of one)
  *
- * When the first link of a ring leaves, the next one takes over chain and
- * count. A key exists while it has a ring. Its level goes with its last ring.
+ * When the first link of a ring leaves, the next one takes over its place in
+ * the chain. The last one has the count. A key exists while it has a ring. Its
+ * level goes with its last link.
  *
  * The thresholds of a level are a treap: a search tree by value and arrival
  * that is a heap by random priorities, so that its depth is logarithmic
  * whatever values others choose. A priority is a hash of the arrival under the
  * purgatory's secret, and takes no memory.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "purgatory.h"
@@ -36,34 +38,51 @@ table_create(struct shard *shard)
 }
 
 void
-table_destroy(struct shard *shard, bool is_inherited)
+bucket_each(struct shard *shard, uint32_t bucket,
+    bool (*visit)(struct operation *operation, void *arg), void *arg)
 {
-	struct node *node, *next;
-	uint32_t i;
+	struct node *node = shard->bucket[bucket];
+	struct link *link;
 
-	for (i = 0;
-	     !is_inherited && shard->bucket != NULL && i <= shard->bucket_mask;
-	     i++) {
-		for (node = shard->bucket[i]; node != NULL; node = next) {
-			next = node->chain;
-			if (node->kind == KIND_LEVEL)
-				free(node);
-		}
+	for (; node != NULL; node = node->chain) {
+		if (node->slot == SLOT_LEVEL)
+			continue;
+		link = node_link(node);
+		do {
+			if (link->node.slot == 0 &&
+			    !visit(link_operation(link), arg))
+				return;
+			link = link->next;
+		} while (link != node_link(node));
 	}
-	free(shard->bucket);
 }
 
 static struct node **
-table_bucket(
-    struct hwt_purgatory *purgatory, struct shard *shard, uint32_t hash)
+table_bucket(struct shard *shard, uint32_t hash)
 {
-	return &shard->bucket[hash >> purgatory->shard_bits &
+	return &shard->bucket[hash >> shard->purgatory->shard_bits &
 	    shard->bucket_mask];
+}
+
+/* Where the entry is, or is to be. */
+static struct node **
+table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
+    bool is_level)
+{
+	struct node **at = table_bucket(shard, hash), *node;
+
+	for (; (node = *at) != NULL; at = &node->chain) {
+		if (node->hash == hash &&
+		    (node->slot == SLOT_LEVEL) == is_level &&
+		    key_is(&node->key, key))
+			break;
+	}
+	return at;
 }
 
 /* If there is no memory, chains become longer. */
 static void
-table_grow(struct hwt_purgatory *purgatory, struct shard *shard)
+table_grow(struct shard *shard)
 {
 	struct node **old = shard->bucket, **to, *node;
 	uint32_t i, mask = shard->bucket_mask;
@@ -77,7 +96,7 @@ table_grow(struct hwt_purgatory *purgatory, struct shard *shard)
 	for (i = 0; i <= mask; i++) {
 		while ((node = old[i]) != NULL) {
 			old[i] = node->chain;
-			to = table_bucket(purgatory, shard, node->hash);
+			to = table_bucket(shard, node->hash);
 			node->chain = *to;
 			*to = node;
 		}
@@ -86,100 +105,52 @@ table_grow(struct hwt_purgatory *purgatory, struct shard *shard)
 }
 
 static void
-table_add(
-    struct hwt_purgatory *purgatory, struct shard *shard, struct node *node)
+table_add(struct shard *shard, struct node **at, struct node *node)
 {
-	struct node **to;
-
-	if (shard->entry_count++ > shard->bucket_mask)
-		table_grow(purgatory, shard);
-	to = table_bucket(purgatory, shard, node->hash);
-	node->chain = *to;
-	*to = node;
-}
-
-static bool
-key_is(const struct node *node, const struct hwt_key *name, uint32_t hash)
-{
-	return node->hash == hash && node->name.id == name->id &&
-	    node->name.kind == name->kind;
-}
-
-/* The three entries that a key may have: where the pointer to each is. */
-struct found {
-	struct node **at[KIND_LEVEL + 1]; /* NULL: there is none */
-};
-
-static void
-table_look(struct hwt_purgatory *purgatory, struct shard *shard,
-    const struct hwt_key *name, uint32_t hash, struct found *found)
-{
-	struct node **at = table_bucket(purgatory, shard, hash);
-
-	*found = (struct found){{NULL, NULL, NULL}};
-	for (; *at != NULL; at = &(*at)->chain) {
-		if (key_is(*at, name, hash))
-			found->at[(*at)->kind] = at;
-	}
-}
-
-static struct node *
-table_find(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash, enum kind kind)
-{
-	struct node *node = *table_bucket(purgatory, shard, hash);
-
-	while (
-	    node != NULL && (node->kind != kind || !key_is(node, &name, hash)))
-		node = node->chain;
-	return node;
+	node->chain = NULL;
+	*at = node;
+	if (++shard->entry_count > shard->bucket_mask)
+		table_grow(shard);
 }
 
 struct link *
-table_ring(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash, enum kind kind)
+ring_first(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 {
-	struct node *node = table_find(purgatory, shard, name, hash, kind);
-
-	return node != NULL ? node_link(node) : NULL;
+	return node_link(*table_find(shard, key, hash, false));
 }
 
-static struct link *
-found_ring(const struct found *found, enum kind kind)
+uint64_t
+ring_count(const struct link *first)
 {
-	return found->at[kind] != NULL ? node_link(*found->at[kind]) : NULL;
+	return first->next == first ? 1 : first->previous->node.count;
 }
 
 void
-link_add(
-    struct hwt_purgatory *purgatory, struct shard *shard, struct link *link)
+link_add(struct shard *shard, struct link *link)
 {
-	struct found found;
-	struct link *first;
+	struct node **at =
+	    table_find(shard, &link->node.key, link->node.hash, false);
+	struct link *first = node_link(*at);
 
-	table_look(purgatory, shard, &link->node.name, link->node.hash, &found);
-	first = found_ring(&found, link->node.kind);
 	shard->links++;
-	if (first != NULL) {
-		link->next = first;
-		link->previous = first->previous;
-		first->previous->next = link;
-		first->previous = link;
-		first->node.count++;
+	if (first == NULL) {
+		link->next = link->previous = link;
+		shard->keys++;
+		table_add(shard, at, &link->node);
 		return;
 	}
-	link->next = link->previous = link;
-	link->node.count = 1;
-	if (found.at[KIND_TRIED] == NULL && found.at[KIND_PLAIN] == NULL)
-		shard->keys++;
-	table_add(purgatory, shard, &link->node);
+	link->node.count = ring_count(first) + 1;
+	link->next = first;
+	link->previous = first->previous;
+	first->previous->next = link;
+	first->previous = link;
 }
 
 /* Walks that are about to visit the link, or to end with it. */
 static void
 walks_skip(struct shard *shard, const struct link *link)
 {
-	struct walk *walk;
+	struct batch *walk;
 
 	for (walk = shard->walks; walk != NULL; walk = walk->next_walk) {
 		if (walk->at == link)
@@ -190,126 +161,110 @@ walks_skip(struct shard *shard, const struct link *link)
 }
 
 static void
-level_remove(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash)
+level_remove(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 {
-	struct found found;
-	struct node *level;
+	struct node **at = table_find(shard, key, hash, true), *level = *at;
 
-	table_look(purgatory, shard, &name, hash, &found);
-	if (found.at[KIND_LEVEL] == NULL)
+	if (level == NULL)
 		return;
-	level = *found.at[KIND_LEVEL];
-	*found.at[KIND_LEVEL] = level->chain;
+	*at = level->chain;
+	shard->levels--;
 	shard->entry_count--;
 	shard->bytes -= sizeof(struct level);
 	free(level);
 }
 
 void
-link_remove(
-    struct hwt_purgatory *purgatory, struct shard *shard, struct link *link)
+link_remove(struct shard *shard, struct link *link)
 {
-	const enum kind kind = link->node.kind;
-	struct link *first, *next = link->next;
-	struct found found;
+	struct node **at =
+	    table_find(shard, &link->node.key, link->node.hash, false);
+	struct link *first = node_link(*at), *next = link->next;
+	uint64_t count;
 
-	table_look(purgatory, shard, &link->node.name, link->node.hash, &found);
 	if (shard->walks != NULL)
 		walks_skip(shard, link);
 	shard->links--;
-	first = found_ring(&found, kind);
-	if (next != link) {
-		next->previous = link->previous;
-		link->previous->next = next;
-		first->node.count--;
-		if (first == link) {
-			next->node.count = link->node.count;
-			next->node.chain = link->node.chain;
-			*found.at[kind] = &next->node;
-		}
+	if (next == link) {
+		*at = link->node.chain;
+		shard->entry_count--;
+		shard->keys--;
+		if (shard->levels != 0)
+			level_remove(shard, &link->node.key, link->node.hash);
 		return;
 	}
-	*found.at[kind] = link->node.chain;
-	shard->entry_count--;
-	if (found.at[kind == KIND_TRIED ? KIND_PLAIN : KIND_TRIED] != NULL)
-		return;
-	shard->keys--;
-	if (found.at[KIND_LEVEL] != NULL)
-		level_remove(
-		    purgatory, shard, link->node.name, link->node.hash);
+	count = ring_count(first);
+	next->previous = link->previous;
+	link->previous->next = next;
+	if (first == link) {
+		next->node.chain = link->node.chain;
+		*at = &next->node;
+		first = next;
+	}
+	if (first->next != first)
+		first->previous->node.count = count - 1;
 }
 
 struct level *
-level_find(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash)
+level_find(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 {
-	return (struct level *)(void *)table_find(
-	    purgatory, shard, name, hash, KIND_LEVEL);
-}
-
-struct level *
-level_get(struct hwt_purgatory *purgatory, struct shard *shard,
-    struct hwt_key name, uint32_t hash)
-{
-	struct level *level = level_find(purgatory, shard, name, hash);
-
-	if (level != NULL)
-		return level;
-	level = malloc(sizeof(*level));
-	if (level == NULL)
+	if (shard->levels == 0)
 		return NULL;
+	return (struct level *)(void *)*table_find(shard, key, hash, true);
+}
+
+void
+level_add(struct shard *shard, struct level *level, const struct hwt_key *key,
+    uint32_t hash)
+{
 	*level = (struct level){
-	    .node = {.name = name, .hash = hash, .kind = KIND_LEVEL}};
+	    .node = {.key = *key, .hash = hash, .slot = SLOT_LEVEL}};
 	shard->bytes += sizeof(*level);
-	table_add(purgatory, shard, &level->node);
-	return level;
+	shard->levels++;
+	table_add(shard, table_find(shard, key, hash, true), &level->node);
 }
 
 /* Thresholds. */
 
 static uint32_t
-priority(
-    const struct hwt_purgatory *purgatory, const struct operation *operation)
+priority(struct operation *operation)
 {
-	const struct hwt_key arrival = {operation->threshold.arrival, 0};
+	const struct hwt_key arrival = {threshold_of(operation)->arrival, 0};
 
-	return key_hash(purgatory, arrival);
+	return key_hash(&operation->home->purgatory->secret, &arrival);
 }
 
 static bool
-is_before(const struct operation *a, const struct operation *b)
+is_before(struct operation *a, struct operation *b)
 {
-	const struct threshold *x = &a->threshold, *y = &b->threshold;
+	const struct threshold *x = threshold_of(a), *y = threshold_of(b);
 
 	return x->at_least != y->at_least ? x->at_least < y->at_least
 					  : x->arrival < y->arrival;
 }
 
 void
-threshold_add(struct hwt_purgatory *purgatory, struct level *level,
-    struct operation *operation)
+threshold_add(struct level *level, struct operation *operation)
 {
-	struct threshold *threshold = &operation->threshold;
-	struct operation **at = &level->lowest, *rest;
+	struct threshold *threshold = threshold_of(operation);
+	struct operation **at = &level->root, *rest;
 	struct operation **left = &threshold->left;
 	struct operation **right = &threshold->right;
 
 	threshold->level = level;
 	threshold->arrival = level->arrivals++;
-	while (*at != NULL &&
-	    priority(purgatory, *at) >= priority(purgatory, operation))
-		at = is_before(*at, operation) ? &(*at)->threshold.right
-					       : &(*at)->threshold.left;
+	while (*at != NULL && priority(*at) >= priority(operation))
+		at = is_before(*at, operation) ? &threshold_of(*at)->right
+					       : &threshold_of(*at)->left;
 	/* It takes this place; what was there is divided between its sides. */
 	for (rest = *at, *at = operation; rest != NULL;) {
 		if (is_before(rest, operation)) {
 			*left = rest;
-			left = &rest->threshold.right;
+			left = &threshold_of(rest)->right;
 			rest = *left;
 		} else {
 			*right = rest;
-			right = &rest->threshold.left;
+			right = &threshold_of(rest)->left;
 			rest = *right;
 		}
 	}
@@ -317,23 +272,23 @@ threshold_add(struct hwt_purgatory *purgatory, struct level *level,
 }
 
 void
-threshold_remove(struct hwt_purgatory *purgatory, struct operation *operation)
+threshold_remove(struct operation *operation)
 {
-	struct threshold *threshold = &operation->threshold;
+	struct threshold *threshold = threshold_of(operation);
 	struct operation *left = threshold->left, *right = threshold->right;
-	struct operation **at = &threshold->level->lowest;
+	struct operation **at = &threshold->level->root;
 
 	while (*at != operation)
-		at = is_before(*at, operation) ? &(*at)->threshold.right
-					       : &(*at)->threshold.left;
+		at = is_before(*at, operation) ? &threshold_of(*at)->right
+					       : &threshold_of(*at)->left;
 	while (left != NULL && right != NULL) {
-		if (priority(purgatory, left) >= priority(purgatory, right)) {
+		if (priority(left) >= priority(right)) {
 			*at = left;
-			at = &left->threshold.right;
+			at = &threshold_of(left)->right;
 			left = *at;
 		} else {
 			*at = right;
-			at = &right->threshold.left;
+			at = &threshold_of(right)->left;
 			right = *at;
 		}
 	}
@@ -344,9 +299,10 @@ threshold_remove(struct hwt_purgatory *purgatory, struct operation *operation)
 struct operation *
 threshold_first(struct level *level)
 {
-	struct operation *operation = level->lowest;
+	struct operation *operation = level->root, *left;
 
-	while (operation != NULL && operation->threshold.left != NULL)
-		operation = operation->threshold.left;
+	while (
+	    operation != NULL && (left = threshold_of(operation)->left) != NULL)
+		operation = left;
 	return operation;
 }

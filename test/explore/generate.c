@@ -9,7 +9,6 @@
  * to make, so that order.c can tell them apart, and names any to use.
  */
 #include "program.h"
-#include "test/rng.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,13 +25,17 @@ static struct draft {
 	bool worker, box, mailbox, stops;
 } draft;
 
-static struct rng rng;
+static uint64_t random_state;
 
-/* 0 .. count - 1 */
+/* 0 .. count - 1: splitmix64. */
 static unsigned
 any(unsigned count)
 {
-	return (unsigned)rng_below(&rng, count);
+	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return (unsigned)((z ^ (z >> 31)) % count);
 }
 
 static void add(unsigned part, const char *format, ...)
@@ -260,7 +263,7 @@ const struct program *
 generate(uint64_t seed)
 {
 	memset(&draft, 0, sizeof(draft));
-	draft.seed = rng.state = seed;
+	draft.seed = random_state = seed;
 	make_timer();
 	make_before();
 	make_threads();

@@ -141,6 +141,83 @@ disturber_executors(void *salt)
 	return NULL;
 }
 
+/* Timers that are made, used and destroyed. */
+
+static atomic_uint made_accepted, made_started, made_ended;
+
+static void
+made_task(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+	atomic_fetch_add_explicit(&made_started, 1, memory_order_relaxed);
+}
+
+static void
+made_use(struct hwt *timer, unsigned count, uint64_t *random)
+{
+	hwt_timeout timeout;
+
+	while (count-- > 0) {
+		stress_must(!hwt_new_timeout(timer, &timeout, made_task, NULL,
+				random_below(random, HWT_US(400))),
+		    "hwt_new_timeout");
+		atomic_fetch_add_explicit(
+		    &made_accepted, 1, memory_order_relaxed);
+		if (count % 3 == 0 && !hwt_cancel(timer, timeout))
+			atomic_fetch_add_explicit(
+			    &made_ended, 1, memory_order_relaxed);
+	}
+}
+
+static void
+made_life(uint64_t *random)
+{
+	/* More than fit into a slab of records, now and then. */
+	unsigned count = random_below(random, 64) ? 40 : 5000;
+	uint64_t kind = random_below(random, 4);
+	struct hwt *timer = timer_create_ns(
+	    HWT_US(100), kind == 0 ? 1u << 16 : 64, kind == 1 ? HWT_MANUAL : 0);
+	struct hwt_unprocessed list;
+
+	if (kind != 2)
+		made_use(timer, count, random);
+	if (kind == 1)
+		stress_check(!hwt_advance(timer, NULL), "hwt_advance");
+	else if (random_below(random, 2))
+		stress_sleep_ns(random_below(random, HWT_US(300)));
+	stress_check(!hwt_stop(timer, &list), "hwt_stop");
+	atomic_fetch_add_explicit(
+	    &made_ended, (unsigned)list.count, memory_order_relaxed);
+	stress_check(!hwt_destroy(timer), "hwt_destroy");
+}
+
+void *
+disturber_makers(void *salt)
+{
+	uint64_t random = random_seed((uintptr_t)salt);
+	struct hwt *shared;
+
+	while (!atomic_load_explicit(&round_.quit, memory_order_relaxed)) {
+		made_life(&random);
+		stress_must(!hwt_shared(&shared), "hwt_shared");
+		made_use(shared, 1, &random);
+	}
+	return NULL;
+}
+
+void
+makers_verify(void)
+{
+	struct hwt_unprocessed list;
+
+	stress_check(!hwt_shared_shutdown(&list), "hwt_shared_shutdown");
+	made_ended += (unsigned)list.count;
+	stress_check(made_accepted == made_started + made_ended,
+	    "makers: accepted %u, ended %u", made_accepted,
+	    made_started + made_ended);
+}
+
 /* Signals, at the process and at each of its threads, whose handlers do not
  * restart what they interrupt. The library's threads block all of these but
  * SIGPROF. The handler of SIGPROF holds its thread for a while, wherever that

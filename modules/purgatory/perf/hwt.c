@@ -2,10 +2,7 @@
 /* hwt_purgatory. */
 #include "modules/purgatory/hwt_purgatory.h"
 
-#include <stdlib.h>
-
 #include "modules/purgatory/perf/design.h"
-#include "perf/perf.h"
 
 static struct hwt *timer;
 static struct hwt_purgatory *purgatory;
@@ -40,17 +37,13 @@ static void
 done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 {
 	(void)operation;
-	request_ended(arg, outcome == HWT_EXPIRED);
+	(void)outcome;
+	if (arg != NULL)
+		request_ended(arg);
 	free(arg);
 }
 
-static struct hwt_key
-key_of(uint32_t key)
-{
-	return (struct hwt_key){1, key};
-}
-
-static uint64_t
+static void
 watch(struct request *request, uint64_t delay_ns)
 {
 	struct hwt_key keys[KEYS_MAX];
@@ -60,50 +53,31 @@ watch(struct request *request, uint64_t delay_ns)
 	    .keys = keys,
 	    .key_count = request->key_count,
 	    .delay_ns = delay_ns};
-	hwt_operation operation;
 	uint32_t i;
 
 	for (i = 0; i < request->key_count; i++)
-		keys[i] = key_of(request->key[i]);
-	perf_must(
-	    hwt_purgatory_watch(purgatory, &operation, &spec) >= 0, "watch");
-	return operation.id;
+		keys[i] = (struct hwt_key){1, request->key[i]};
+	perf_must(hwt_purgatory_watch(purgatory, NULL, &spec) >= 0, "watch");
 }
 
 static void
 check(uint32_t key)
 {
-	(void)hwt_purgatory_check(purgatory, key_of(key), NULL);
+	(void)hwt_purgatory_check(purgatory, (struct hwt_key){1, key}, NULL);
 }
 
 static void
 finish(uint32_t key)
 {
-	(void)hwt_purgatory_cancel_key(purgatory, key_of(key), NULL);
-}
-
-static uint64_t
-linked(void)
-{
-	struct hwt_purgatory_stats stats;
-
-	perf_must(hwt_purgatory_read_stats(purgatory, &stats) == 0, "stats");
-	return stats.links;
-}
-
-static void
-value_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
-{
-	(void)operation;
-	(void)arg;
-	(void)outcome;
+	(void)hwt_purgatory_cancel_key(
+	    purgatory, (struct hwt_key){1, key}, NULL);
 }
 
 static void
 watch_value(uint32_t key, uint64_t at_least)
 {
-	const struct hwt_key name = key_of(key);
-	const struct hwt_operation_spec spec = {.done = value_done,
+	const struct hwt_key name = {1, key};
+	const struct hwt_operation_spec spec = {.done = done,
 	    .keys = &name,
 	    .key_count = 1,
 	    .at_least = at_least,
@@ -115,8 +89,9 @@ watch_value(uint32_t key, uint64_t at_least)
 static void
 raise_value(uint32_t key, uint64_t value)
 {
-	(void)hwt_purgatory_raise(purgatory, key_of(key), value, NULL);
+	(void)hwt_purgatory_raise(
+	    purgatory, (struct hwt_key){1, key}, value, NULL);
 }
 
 const struct design design = {"hwt_purgatory", create, destroy, watch, check,
-    finish, linked, watch_value, raise_value};
+    finish, watch_value, raise_value};

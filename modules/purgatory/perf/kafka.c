@@ -21,7 +21,7 @@
  */
 #include <pthread.h>
 
-#include "modules/purgatory/perf/keys.h"
+#include "modules/purgatory/perf/design.h"
 
 enum {
 	PARTS = 512,
@@ -47,13 +47,14 @@ struct operation {
 };
 
 struct list {
-	struct key key;
+	struct entry entry;
 	struct place *first, **last;
 };
 
 static struct part {
 	_Alignas(64) pthread_mutex_t lock;
-	struct keys keys;
+	struct table keys;
+	struct list *spares;
 } part[PARTS];
 
 static struct hwt *timer;
@@ -84,7 +85,7 @@ complete(struct operation *operation, bool expired)
 	atomic_fetch_add_explicit(&ended, 1, memory_order_relaxed);
 	if (!expired && hwt_cancel(timer, operation->timeout) == 0)
 		release(operation, 1);
-	request_ended(operation->request, expired);
+	request_ended(operation->request);
 }
 
 static void
@@ -114,14 +115,16 @@ expire(hwt_timeout timeout, void *arg)
 static void
 list_add(struct part *where, uint32_t name, uint32_t hash, struct place *place)
 {
-	struct key **at = keys_find(&where->keys, name, hash);
-	struct list *list;
+	struct entry **at = table_find(&where->keys, name, hash);
+	struct list *list = at != NULL ? (struct list *)*at : where->spares;
 
-	if (at != NULL) {
-		list = (struct list *)*at;
-	} else {
-		list = (struct list *)keys_add(
-		    &where->keys, name, hash, sizeof(*list));
+	if (at == NULL) {
+		if (list != NULL)
+			where->spares = (struct list *)list->entry.chain;
+		else
+			list = malloc(sizeof(*list));
+		perf_must(list != NULL, "malloc");
+		table_add(&where->keys, &list->entry, name, hash);
 		list->last = &list->first;
 	}
 	place->next = NULL;
@@ -132,7 +135,7 @@ list_add(struct part *where, uint32_t name, uint32_t hash, struct place *place)
 /* Removes what has completed; purge: asks no predicate. False: the key has gone
  * as well. */
 static bool
-list_walk(struct part *where, struct key **at, bool purge)
+list_walk(struct part *where, struct entry **at, bool purge)
 {
 	struct list *list = (struct list *)*at;
 	struct place **next = &list->first, *place;
@@ -152,14 +155,16 @@ list_walk(struct part *where, struct key **at, bool purge)
 	}
 	if (list->last != &list->first)
 		return true;
-	keys_remove(&where->keys, at);
+	table_remove(&where->keys, at);
+	list->entry.chain = (struct entry *)where->spares;
+	where->spares = list;
 	return false;
 }
 
 static void
 part_purge(struct part *where)
 {
-	struct key **at;
+	struct entry **at;
 	uint32_t i;
 
 	pthread_mutex_lock(&where->lock);
@@ -232,7 +237,7 @@ operation_make(struct request *request)
 	return operation;
 }
 
-static uint64_t
+static void
 watch(struct request *request, uint64_t delay_ns)
 {
 	struct operation *operation = operation_make(request);
@@ -255,7 +260,6 @@ watch(struct request *request, uint64_t delay_ns)
 	}
 	try_complete(operation);
 	release(operation, count - i + 1);
-	return 0;
 }
 
 static void
@@ -263,48 +267,14 @@ check(uint32_t key)
 {
 	uint32_t hash = request_hash(key);
 	struct part *where = part_of(hash);
-	struct key **at;
+	struct entry **at;
 
 	pthread_mutex_lock(&where->lock);
-	at = keys_find(&where->keys, key, hash / PARTS);
+	at = table_find(&where->keys, key, hash / PARTS);
 	if (at != NULL)
 		(void)list_walk(where, at, false);
 	pthread_mutex_unlock(&where->lock);
 }
 
-static uint64_t
-part_places(struct part *where)
-{
-	const struct list *list;
-	const struct key *key;
-	struct place *const *next;
-	uint64_t count = 0;
-	uint32_t i;
-
-	pthread_mutex_lock(&where->lock);
-	for (i = 0; i < where->keys.buckets; i++) {
-		for (key = where->keys.bucket[i]; key != NULL;
-		     key = key->chain) {
-			list = (const struct list *)key;
-			for (next = &list->first; next != list->last;
-			     next = &(*next)->next)
-				count++;
-		}
-	}
-	pthread_mutex_unlock(&where->lock);
-	return count;
-}
-
-static uint64_t
-linked(void)
-{
-	uint64_t count = 0;
-	unsigned i;
-
-	for (i = 0; i < PARTS; i++)
-		count += part_places(&part[i]);
-	return count;
-}
-
 const struct design design = {"Kafka's design: wheel, lists purged later",
-    create, destroy, watch, check, NULL, linked, NULL, NULL};
+    create, destroy, watch, check, NULL, NULL, NULL};

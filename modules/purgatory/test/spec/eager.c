@@ -98,39 +98,6 @@ YardTest(eager, a_million_keys_leave_none)
 /* Many keys at the same time: the tables grow, and shrink again. */
 #define KEYS (MILLION / 5)
 
-static void
-count_done(hwt_operation handle, void *arg, enum hwt_outcome outcome)
-{
-	(void)handle;
-	*(uint64_t *)arg += outcome == HWT_CANCELLED;
-}
-
-YardTest(eager, many_keys_at_once_leave_none)
-{
-	struct hwt_key key;
-	uint64_t cancelled = 0;
-	const struct hwt_operation_spec spec = {.done = count_done,
-	    .arg = &cancelled,
-	    .keys = &key,
-	    .key_count = 1,
-	    .delay_ns = HWT_NEVER};
-	uint64_t bytes, i;
-
-	bytes = yard_stats(&yard).memory_bytes;
-	for (i = 0; i < KEYS; i++) {
-		key = KEY(i);
-		assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), 0);
-	}
-	assert_stats(&yard, KEYS, KEYS, KEYS);
-	for (i = 0; i < KEYS; i++)
-		assert_u64(cancel_key(&yard, KEY(i * 7 % KEYS)), 1);
-	assert_u64(cancelled, KEYS);
-	assert_stats(&yard, 0, 0, 0);
-	/* The operations and the tables of keys are kept for others. */
-	cr_assert(yard_stats(&yard).memory_bytes <
-	    bytes + KEYS * 192 + KEYS * 2 * sizeof(void *) + (64 << 11));
-}
-
 YardTest(eager, an_operation_on_two_keys_leaves_the_other_when_one_is_cancelled)
 {
 	const struct hwt_key keys[] = {KEY(1), KEY(2)};
@@ -157,51 +124,4 @@ YardTest(eager, the_same_key_twice_counts_once)
 	play("stats 1 250 250, holds 0");
 	assert_u64(check(&yard, (struct hwt_key){9, 249}), 1);
 	play("stats 0 0 0");
-}
-
-YardTest(eager, a_thousand_keys_of_one_operation)
-{
-	struct hwt_key keys[1000];
-	struct operation operation = {.yard = &yard};
-	uint64_t bytes;
-	unsigned i;
-
-	for (i = 0; i < 1000; i++)
-		keys[i] = KEY(i);
-	for (i = 0; i < 1000; i += 333) {
-		operation = (struct operation){.yard = &yard};
-		assert_rc(watch_keys(&operation, keys, 1000, HWT_SEC(1)), 0);
-		assert_stats(&yard, 1, 1000, 1000);
-		operation.holds = 1;
-		bytes = yard_stats(&yard).memory_bytes;
-		assert_u64(check(&yard, KEY(i)), 1);
-		cr_assert(yard_stats(&yard).memory_bytes + 1000 * 32 <= bytes);
-		assert_stats(&yard, 0, 0, 0);
-	}
-}
-
-/* Kafka's KAFKA-664: in done the same operation is watched again. */
-static void
-watch_again(struct operation *operation)
-{
-	operation->dones = 0;
-	if (operation->outcome == HWT_COMPLETED && operation->count++ < 5) {
-		operation->holds = 0;
-		assert_rc(watch_key(operation, KEY(1), HWT_SEC(1)), 0);
-	}
-}
-
-YardTest(eager, done_watches_again_under_the_same_key)
-{
-	static struct operation operation = {
-	    .yard = &yard, .in_done = watch_again};
-	unsigned i;
-
-	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
-	for (i = 0; i < 5; i++) {
-		operation.holds = 1;
-		assert_u64(check(&yard, KEY(1)), 1);
-		assert_stats(&yard, 1, 1, 1);
-		assert_u64(hwt_pending_timeouts(yard.fixture.timer), 1);
-	}
 }

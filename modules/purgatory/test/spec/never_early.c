@@ -62,7 +62,7 @@ Test(never_early, without_a_deadline_it_stays)
 {
 	party_make(&yard);
 	yard_open(&yard, NULL);
-	play("watch 0 1, timeouts 0, pass 1000000000, pending 0");
+	play("watch 0 1, timeouts 1, pass 1000000000, pending 0");
 	yard_close(&yard);
 	play("shut-down 0");
 }

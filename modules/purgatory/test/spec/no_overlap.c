@@ -75,52 +75,6 @@ Test(no_overlap, the_runner_takes_an_expiry_over)
 	yard_close(&yard);
 }
 
-/* KAFKA-17848, 19312, 19325 in one: many threads, one operation at a time. */
-#define THREADS 4
-#define TURNS 400
-
-struct turn {
-	struct operation operation[TURNS];
-	_Atomic uint64_t completed;
-};
-
-static void
-overlap_body(unsigned index, void *arg)
-{
-	struct turn *turn = arg;
-	unsigned i;
-
-	(void)index;
-	for (i = 0; i < TURNS; i++)
-		turn->completed += check(&yard, KEY(i % 3));
-}
-
-Test(no_overlap, many_threads_check_the_same_operations)
-{
-	const struct hwt_key keys[] = {KEY(0), KEY(1), KEY(2)};
-	struct turn *turn = calloc(1, sizeof(*turn));
-	unsigned i;
-
-	yard_open(&yard, NULL);
-	for (i = 0; i < TURNS; i++) {
-		turn->operation[i].yard = &yard;
-		turn->operation[i].counts = true;
-		turn->operation[i].holds = 2 + i % 50;
-		assert_rc(
-		    watch_keys(&turn->operation[i], keys, 3, HWT_NEVER), 0);
-	}
-	in_parallel(THREADS, overlap_body, turn);
-	for (i = 0; i < 60; i++)
-		turn->completed += check(&yard, KEY(1));
-	assert_u64(turn->completed, TURNS);
-	for (i = 0; i < TURNS; i++) {
-		assert_ended(&turn->operation[i], HWT_COMPLETED);
-		assert_u64(turn->operation[i].tries, 2 + i % 50);
-	}
-	yard_close(&yard);
-	free(turn);
-}
-
 /* Its memory is the user's again when done has returned; that holds beside
  * checks on its other keys. */
 #define PAYLOADS 500

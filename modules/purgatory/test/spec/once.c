@@ -20,17 +20,6 @@ Test(once, what_holds_at_watch_completes_there)
 	play("completed 0");
 }
 
-Test(once, an_event_completes_what_holds_and_nothing_else)
-{
-	party_make(&yard);
-	yard_open(&yard, NULL);
-	play("watch-ms 0 1 1000, watch-ms 1 1 1000, check 1 0, holds 0, "
-	     "check 2 0, check 1 1, completed 0, pending 1, check 1 0, "
-	     "tries 0 3, holds 1, check 1 1");
-	yard_close(&yard);
-	play("completed 0, completed 1");
-}
-
 /* After one outcome, every other call is refused. */
 static void
 assert_over(struct operation *operation, enum hwt_outcome outcome)
@@ -84,71 +73,4 @@ YardTest(once, one_call_counts_the_decision)
 	play("holds 0, check 1 0");
 	assert_rc(party[0].rc, 0);
 	play("completed 0");
-}
-
-YardTest(once, completed_inside_watch_is_not_watchs)
-{
-	party_make(&yard);
-	party[0].in_try = complete_from_inside;
-	party[0].tries = 1;
-	play("watch-ms 0 1 1000, completed 0");
-}
-
-/* All that can end an operation, at once. */
-#define RACERS 6
-#define ROUNDS 300
-
-static struct operation race[ROUNDS];
-static _Atomic uint64_t decided;
-
-static void
-race_body(unsigned index, void *arg)
-{
-	struct operation *operation = arg;
-	struct hwt_purgatory *purgatory = yard.purgatory;
-	size_t count = 0;
-
-	switch (index) {
-	case 0:
-		(void)hwt_advance(yard.fixture.timer, NULL);
-		return;
-	case 1:
-		count =
-		    hwt_operation_complete(purgatory, operation->handle) == 0;
-		break;
-	case 2:
-		count = hwt_operation_cancel(purgatory, operation->handle) == 0;
-		break;
-	case 3:
-		(void)hwt_purgatory_cancel_key(purgatory, KEY(2), &count);
-		break;
-	default:
-		operation->holds = 1;
-		(void)hwt_purgatory_check(purgatory, KEY(1), &count);
-	}
-	decided += count;
-}
-
-Test(once, whatever_races)
-{
-	const struct hwt_key keys[] = {KEY(1), KEY(2)};
-	uint64_t expired = 0;
-	unsigned i;
-
-	yard_open(&yard, NULL);
-	for (i = 0; i < ROUNDS; i++) {
-		race[i].yard = &yard;
-		assert_rc(watch_keys(&race[i], keys, 2, HWT_MS(1)), 0);
-		yard.fixture.now_ns += 2 * FIXTURE_TICK;
-		in_parallel(RACERS, race_body, &race[i]);
-		(void)fixture_step(&yard.fixture, 0);
-		assert_u64(race[i].dones, 1);
-		expired += race[i].outcome == HWT_EXPIRED;
-		assert_stats(&yard, 0, 0, 0);
-		assert_u64(hwt_pending_timeouts(yard.fixture.timer), 0);
-	}
-	assert_u64(decided + expired, ROUNDS);
-	yard_close(&yard);
-	for (i = 0; i < ROUNDS; i++)
-		assert_u64(race[i].dones, 1);
 }
