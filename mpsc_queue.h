@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A multi-producer single-consumer queue of record indexes. mpsc_queue.c
- * describes how it works.
+ * A set of record indexes with deadlines, which any thread pushes and one pops;
+ * not a FIFO. The worker has to know which records have changed, and first
+ * those that are due; in which order they changed decides nothing. A FIFO would
+ * be walked to its end for the one that is due, and a record that is pushed
+ * twice would need a second link, or a wait. Here a second push of an index has
+ * no effect but that the earlier deadline counts. mpsc_queue.c describes how.
  *
  *   mpsc_push, mpsc_is_pushed     any thread. Lock-free, take no memory, cannot
  *                                 fail
  *   mpsc_pop_due, mpsc_pop_any,   the consumer, one thread at a time
  *   mpsc_is_empty
- *
- * An index is in the queue at most once: to push it again has no effect but
- * that the earlier deadline counts. There is no order, but the consumer can pop
- * what is due before it pops the rest.
  */
 #ifndef HWT_MPSC_QUEUE_H
 #define HWT_MPSC_QUEUE_H

@@ -615,9 +615,27 @@ bucket_tick(const struct wheel *wheel, uint64_t pass)
 	return near < far ? near : far;
 }
 
-/* Visits the buckets in the order in which the wheel comes to them, up to the
+/*
+ * Visits the buckets in the order in which the wheel comes to them, up to the
  * first whose bound lies in its present round: no entry is before that. A
- * search that ends early is continued by the next one. */
+ * search that ends early is continued by the next one.
+ *
+ * A wheel of 8 buckets that begins its search at tick 21, with entries at ticks
+ * 22, 30 and 45:
+ *
+ *   bucket      0   1   2   3   4   5   6   7
+ *   entries                        45  22         at their ticks
+ *                                      30
+ *   filled      .   .   .   .   .   x   x   .
+ *   round_min                       5   2         45 / 8; 22 / 8
+ *   pass       24  25  26  27  28  21  22  23     when the wheel comes next
+ *
+ * The search jumps along filled. Bucket 5 comes at tick 21, in round 2: its
+ * bound is three rounds later, 21 + 3 * 8 = 45. Bucket 6 comes at 22, in round
+ * 2, which is its bound: 22 is the best, and no bucket after it comes sooner.
+ * With last = 21, bucket 6 is not read, as its pass is later; earliest becomes
+ * 22 all the same, and the next search begins there.
+ */
 uint64_t
 wheel_next(struct wheel *wheel, uint64_t last)
 {

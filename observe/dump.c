@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_dump: what a timer holds, for someone who looks for a fault in a program.
+ * hwt_dump: what a timer holds, for someone who looks for a fault in a program;
+ * a line for each timeout, which says where it is: at a tick of the wheel, of
+ * which the bucket and round follow (one whose deadline was put off still has
+ * its earlier entry); in the queue, so that the worker has not seen the present
+ * deadline yet; never due; in an executor; or running there.
  *
- * The records in use are copied, sorted and printed, in groups:
- *
- *   wheel      by the tick of the wheel's entry, with its bucket and round. One
- *              whose deadline was put off still has its earlier entry.
- *   queue      the worker has not seen the present deadline yet
- *   never      no deadline
- *   executors  handed over, and not begun
- *   running    in an executor
- *
- * Nobody turns the wheel while they are copied: the timer is stopped, or this
- * thread turns it (timer_turn_begin). hwt_stop waits for that, so the text is
- * made and written afterwards: names take the dynamic linker's lock, and a file
- * can block. Callers may use their records: one whose word changes while it is
- * copied is left out. Of the wheel, this file reads the length and next_tick,
- * and from a record the two fields that are the wheel's.
+ * The records in use are copied first. Nobody turns the wheel meanwhile: the
+ * timer is stopped, or this thread turns it (timer_turn_begin). hwt_stop waits
+ * for that, so the text is made and written afterwards: names take the dynamic
+ * linker's lock, and a file can block. Callers may use their records: one whose
+ * word changes while it is copied is left out. Of the wheel, this file reads
+ * the length and next_tick, and from a record the two fields that are the
+ * wheel's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,17 +23,8 @@
 #include "observe/page.h"
 #include "observe/symbol.h"
 
-enum group {
-	GROUP_WHEEL,
-	GROUP_QUEUE,
-	GROUP_NEVER,
-	GROUP_EXECUTORS,
-	GROUP_RUNNING
-};
-
 /* What was copied from a record. */
 struct item {
-	enum group group;
 	uint64_t tick; /* of the wheel's entry; 0: it has none */
 	uint64_t id, word, deadline_ns;
 	hwt_task *task;
@@ -54,23 +41,6 @@ struct copy {
 	struct item *items;
 };
 
-static enum group
-group_of(const struct record *record, struct pair_value seen)
-{
-	switch (word_state(seen.word)) {
-	case STATE_HANDED:
-	case STATE_REVOKED:
-		return GROUP_EXECUTORS;
-	case STATE_RUNNING:
-		return GROUP_RUNNING;
-	default:
-		break;
-	}
-	if (!(seen.word & FLAG_HAS_ENTRY))
-		return GROUP_QUEUE;
-	return record->entry_at != 0 ? GROUP_WHEEL : GROUP_NEVER;
-}
-
 /* False: the record is free, or has changed. */
 static bool
 copy_record(struct item *item, const struct record_store *store, uint32_t index)
@@ -81,7 +51,6 @@ copy_record(struct item *item, const struct record_store *store, uint32_t index)
 	if (word_state(seen.word) == STATE_FREE)
 		return false;
 	*item = (struct item){
-	    .group = group_of(record, seen),
 	    .id = word_id(seen.word, index),
 	    .word = seen.word,
 	    .deadline_ns = seen.deadline_ns,
@@ -91,7 +60,7 @@ copy_record(struct item *item, const struct record_store *store, uint32_t index)
 	    .executor = aptr_load_acquire(&record->executor),
 	    .period_ns = a64_load_acquire(&record->period_ns),
 	};
-	if (item->group == GROUP_WHEEL)
+	if ((seen.word & FLAG_HAS_ENTRY) && record->entry_at != 0)
 		item->tick = record->entry_tick;
 	return pair_word(&record->pair) == seen.word;
 }
@@ -115,45 +84,24 @@ copy_records(
 	return items == NULL || count < capacity ? count : capacity;
 }
 
-static int
-in_order(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
-static int
-compare_items(const void *left, const void *right)
-{
-	const struct item *a = left;
-	const struct item *b = right;
-	int order = in_order(a->group, b->group);
-
-	if (order == 0)
-		order = in_order(a->tick, b->tick);
-	if (order == 0)
-		order = in_order(a->deadline_ns, b->deadline_ns);
-	return order != 0 ? order : in_order(a->id, b->id);
-}
-
 static void
-print_group(struct page *page, const struct hwt *timer, const struct item *item)
+print_place(struct page *page, const struct hwt *timer, const struct item *item)
 {
-	static const char *const heads[] = {
-	    [GROUP_QUEUE] = "in the queue",
-	    [GROUP_NEVER] = "never due",
-	    [GROUP_EXECUTORS] = "in executors",
-	    [GROUP_RUNNING] = "running",
-	};
+	uint64_t state = word_state(item->word);
 
-	if (item->group != GROUP_WHEEL) {
-		page_print(page, "%s:\n", heads[item->group]);
-		return;
-	}
-	page_print(page,
-	    "bucket %" PRIu64 ", round %" PRIu64 ": tick %" PRIu64
-	    " at %" PRIu64 " ns:\n",
-	    item->tick & timer->wheel.mask, item->tick >> timer->wheel.bits,
-	    item->tick, timer_boundary(timer, item->tick));
+	page_print(page, "%#" PRIx64, item->id);
+	if (state == STATE_HANDED || state == STATE_REVOKED)
+		page_print(page, " in an executor");
+	else if (state == STATE_RUNNING)
+		page_print(page, " running");
+	else if (!(item->word & FLAG_HAS_ENTRY))
+		page_print(page, " in the queue");
+	else if (item->tick != 0)
+		page_print(page,
+		    " at tick %" PRIu64 " (bucket %" PRIu64 ", round %" PRIu64
+		    ")",
+		    item->tick, item->tick & timer->wheel.mask,
+		    item->tick >> timer->wheel.bits);
 }
 
 static void
@@ -172,7 +120,7 @@ print_item(struct page *page, const struct hwt *timer, const struct item *item,
 {
 	char task[SYMBOL_BYTES];
 
-	page_print(page, "  %#" PRIx64, item->id);
+	print_place(page, timer, item);
 	print_deadline(page, item, now_ns);
 	if (item->period_ns != 0)
 		page_print(page, " period %" PRIu64 " ns", item->period_ns);
@@ -254,17 +202,11 @@ static int
 print_copy(const struct copy *copy, const struct hwt *timer, FILE *file)
 {
 	struct page page = {.file = file};
-	const struct item *items = copy->items;
 	size_t i;
 
-	qsort(copy->items, copy->count, sizeof(*items), compare_items);
 	print_timer(&page, timer, copy);
-	for (i = 0; i < copy->count; i++) {
-		if (i == 0 || items[i].group != items[i - 1].group ||
-		    items[i].tick != items[i - 1].tick)
-			print_group(&page, timer, &items[i]);
-		print_item(&page, timer, &items[i], copy->now_ns);
-	}
+	for (i = 0; i < copy->count; i++)
+		print_item(&page, timer, &copy->items[i], copy->now_ns);
 	return page_end(&page);
 }
 

@@ -7,8 +7,7 @@
  * The client is hiredis in loops of epoll, one per thread, with the connections
  * divided among them; the server is a redis-server of its own. Slices of time
  * with deadlines and without take turns on the same connections. CPU is the
- * client's. At the end the server is stopped with all commands under way: each
- * deadline must expire, none before its time.
+ * client's. No deadline is to expire, unless the machine stands still for long.
  *
  *   threads=1  depth=16 (commands under way on each connection)
  *   seconds=8  tick_ms=10
@@ -44,10 +43,9 @@ enum {
 	SETTLE_TICKS = 3
 };
 
-/* A command under way. armed: it has a deadline. sent_ns: while timing. */
+/* A command under way. armed: it has a deadline. */
 struct operation {
 	subject_handle handle;
-	uint64_t sent_ns;
 	bool armed;
 };
 
@@ -61,7 +59,6 @@ struct connection {
 struct client {
 	_Alignas(64) atomic_uint_fast64_t replies;
 	struct subject *subject;
-	uint64_t turn_ns;
 	unsigned first; /* of its connections: each threads-th is its own */
 	int epoll;
 	pthread_t thread;
@@ -76,22 +73,13 @@ static struct {
 	struct connection connections[CONNECTIONS];
 } redis_load;
 
-static atomic_bool with_deadlines, timing, server_stopped, stopping;
-/* Before the server is stopped, no deadline is to expire, unless the machine
- * stands still for as long. */
-static atomic_uint_fast64_t expired, expired_stopped, early;
+static atomic_bool with_deadlines, stopping;
+static atomic_uint_fast64_t expired;
 
 SUBJECT_TASK(deadline_task, arg)
 {
-	const struct operation *operation = arg;
-
-	if (!atomic_load(&server_stopped)) {
-		atomic_fetch_add(&expired, 1);
-		return;
-	}
-	if (perf_now_ns() < operation->sent_ns + HWT_MS(DEADLINE_MS))
-		atomic_fetch_add(&early, 1);
-	atomic_fetch_add(&expired_stopped, 1);
+	(void)arg;
+	atomic_fetch_add(&expired, 1);
 }
 
 static int
@@ -167,9 +155,6 @@ client_send(struct client *client, struct connection *connection,
 {
 	operation->armed =
 	    atomic_load_explicit(&with_deadlines, memory_order_relaxed);
-	if (atomic_load_explicit(&timing, memory_order_relaxed))
-		operation->sent_ns =
-		    SUBJECT_DEADLINES ? client->turn_ns : perf_now_ns();
 	if (operation->armed)
 		subject_schedule(client->subject, &operation->handle,
 		    deadline_task, operation, HWT_MS(DEADLINE_MS));
@@ -225,15 +210,6 @@ client_read(struct client *client, struct connection *connection)
 		client_flush(connection);
 }
 
-static void
-client_turn(struct client *client)
-{
-	if (!SUBJECT_DEADLINES)
-		return;
-	client->turn_ns = perf_now_ns();
-	subject_turn_begins(client->turn_ns);
-}
-
 static void *
 client_run(void *arg)
 {
@@ -246,7 +222,7 @@ client_run(void *arg)
 	if (SUBJECT_SINGLE)
 		client->subject = subject_create(
 		    redis_load.tick_ns, CONNECTIONS * redis_load.depth);
-	client_turn(client);
+	subject_turn_begins(perf_now_ns());
 	for (i = client->first; i < CONNECTIONS; i += redis_load.threads) {
 		connection = &redis_load.connections[i];
 		for (j = 0; j < redis_load.depth; j++)
@@ -257,7 +233,8 @@ client_run(void *arg)
 	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
 		count = epoll_wait(
 		    client->epoll, events, EVENTS, SUBJECT_SINGLE ? 1 : 10);
-		client_turn(client);
+		if (SUBJECT_DEADLINES)
+			subject_turn_begins(perf_now_ns());
 		for (k = 0; k < count; k++)
 			client_read(client, events[k].data.ptr);
 		if (SUBJECT_SINGLE)
@@ -302,23 +279,18 @@ clients_start(void)
 	}
 }
 
-/* How many commands had a deadline at the end. */
-static uint64_t
+static void
 clients_stop(void)
 {
-	uint64_t i, k, armed = 0;
+	uint64_t i;
 
 	atomic_store(&stopping, true);
 	for (i = 0; i < redis_load.threads; i++) {
 		pthread_join(redis_load.clients[i].thread, NULL);
 		close(redis_load.clients[i].epoll);
 	}
-	for (i = 0; i < CONNECTIONS; i++) {
-		for (k = 0; k < redis_load.depth; k++)
-			armed += redis_load.connections[i].operation[k].armed;
+	for (i = 0; i < CONNECTIONS; i++)
 		redisFree(redis_load.connections[i].redis);
-	}
-	return armed;
 }
 
 static uint64_t
@@ -398,29 +370,6 @@ measure_slices(double seconds)
 	perf_metric("without_cpu_ns", "ns", median(without, pairs));
 }
 
-/* The server stops, with a deadline for each command under way. */
-static void
-expire_all(void)
-{
-	uint64_t all = CONNECTIONS * redis_load.depth, until, end_ns, armed;
-
-	atomic_store(&with_deadlines, true);
-	atomic_store(&timing, true);
-	until = replies_of_all() + 10 * all;
-	while (replies_of_all() < until)
-		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
-	atomic_store(&server_stopped, true);
-	kill(redis_load.server, SIGSTOP);
-	end_ns = perf_now_ns() + HWT_MS(DEADLINE_MS) + HWT_SEC(PATIENCE_S);
-	while (atomic_load(&expired_stopped) < all && perf_now_ns() < end_ns)
-		perf_sleep_until_ns(perf_now_ns() + HWT_MS(1));
-	armed = clients_stop();
-	perf_metric("expired", "1", (double)atomic_load(&expired));
-	perf_metric("early", "1", (double)atomic_load(&early));
-	perf_metric(
-	    "lost", "1", (double)armed - (double)atomic_load(&expired_stopped));
-}
-
 static void
 deadline(uint64_t seed)
 {
@@ -442,7 +391,8 @@ deadline(uint64_t seed)
 		    redis_load.tick_ns, CONNECTIONS * redis_load.depth);
 	clients_start();
 	measure_slices(seconds);
-	expire_all();
+	clients_stop();
+	perf_metric("expired", "1", (double)atomic_load(&expired));
 	if (!SUBJECT_SINGLE)
 		subject_destroy(redis_load.shared);
 	kill(redis_load.server, SIGKILL);

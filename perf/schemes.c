@@ -9,12 +9,12 @@
  * in batches by the CPU clock; what was stopped or has expired is started
  * again. A scheme is first compared with an oracle on a random run.
  *
- *   schemes SCHEME [n=N] [budget_ms=100] [seed=1]
+ *   schemes SCHEME [most=1000000] [budget_ms=100] [seed=1]
  *
- * Without n, n is 10^2 to 10^6, and the slopes of log cost on log n are
- * printed, from 10^4 to 10^6. The unit of a slope is what the paper's table
- * of complexities has; more memory alone gives a slope of 0.1 to 0.3. What hwt
- * costs, which is scheme 6 for any thread, the driver measures.
+ * n is 10^2 to most. The slopes of log cost on log n are those of the last two
+ * decades. The unit of a slope is what the paper's table of complexities has;
+ * more memory alone gives a slope of 0.1 to 0.3. What hwt costs, which is
+ * scheme 6 for any thread, the driver measures.
  */
 #include <math.h>
 
@@ -448,56 +448,49 @@ measure(uint64_t n, double cost_ns[OPERATIONS])
 	bench_destroy();
 }
 
-/* From 10^4 to 10^6: also by least squares, the size between has no weight. */
-static double
-slope(double cost_ns[SIZES][OPERATIONS], unsigned operation)
-{
-	return (log10(cost_ns[SIZES - 1][operation]) -
-		   log10(cost_ns[SIZES - 3][operation])) /
-	    2;
-}
-
 static void
-measure_all(uint64_t n)
+measure_all(uint64_t most)
 {
 	static const char *const names[OPERATIONS] = {"start", "stop", "tick"};
-	unsigned sizes = n ? 1 : SIZES, i, k;
 	double cost_ns[SIZES][OPERATIONS];
-	uint64_t size = n ? n : 100;
+	unsigned sizes = 0, k;
 	char name[64];
+	uint64_t n;
 
-	for (i = 0; i < sizes; i++)
-		measure(size * (uint64_t)pow(10, i), cost_ns[i]);
-	for (k = 0; k < OPERATIONS && !n; k++) {
-		snprintf(name, sizeof(name), "slope_%s", names[k]);
-		perf_metric(name, bench.scheme->cost[k], slope(cost_ns, k));
-	}
-	for (i = 0; i < sizes; i++, size *= 10)
+	for (n = 100; n <= most; n *= 10, sizes++) {
+		measure(n, cost_ns[sizes]);
 		for (k = 0; k < OPERATIONS; k++) {
-			snprintf(name, sizeof(name), "%s_ns_%" PRIu64, names[k],
-			    size);
-			perf_metric(name, "ns", cost_ns[i][k]);
+			snprintf(
+			    name, sizeof(name), "%s_ns_%" PRIu64, names[k], n);
+			perf_metric(name, "ns", cost_ns[sizes][k]);
 		}
+	}
+	/* Also by least squares, the size between has no weight. */
+	for (k = 0; k < OPERATIONS && sizes > 2; k++) {
+		snprintf(name, sizeof(name), "slope_%s", names[k]);
+		perf_metric(name, bench.scheme->cost[k],
+		    log10(cost_ns[sizes - 1][k] / cost_ns[sizes - 3][k]) / 2);
+	}
 }
 
 int
 main(int argc, char **argv)
 {
 	bool about = argc < 2 || !strcmp(argv[1], "about");
-	uint64_t n;
+	uint64_t most;
 	unsigned i;
 
 	bench.random = perf_begin(about ? argc : argc - 1,
 	    about ? argv : argv + 1, "the schemes of Varghese and Lauck");
-	n = perf_option("n", 0);
+	most = perf_option("most", 1000000);
 	bench.budget_ns = HWT_MS(perf_option("budget_ms", 100));
 	perf_options_end();
-	perf_must(!n || (n >= BATCH && n <= 10000000), "n from 64 to 10^7");
+	perf_must(most >= 100 && most <= 1000000, "most from 100 to 10^6");
 	for (i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
 		if (argc > 1 && !strcmp(schemes[i].name, argv[1]))
 			bench.scheme = &schemes[i];
 	perf_must(bench.scheme, "finding such a scheme");
 	check();
-	measure_all(n);
+	measure_all(most);
 	return 0;
 }

@@ -61,7 +61,6 @@
  * against a later load, and also when a compare-and-swap found another value
  * and stored nothing. An ldar is not reordered before an earlier stlr or stlxr
  * (an ldapr can be; compilers use it for acquire, not for seq).
- * test/check/fences looks for all this in the machine code.
  *
  *   Handing on, one writer. The writer fills in data and stores a flag; the
  *   reader loads the flag and reads the data. Forbidden: the new flag with the

@@ -76,7 +76,7 @@ misuse := $(wildcard test/misuse/*.c)
 model := $(wildcard test/model/*.c) test/sim/plan.c
 explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
 	$(filter-out test/sim/plan.c,$(wildcard test/sim/*.c)) \
-	test/script.c \
+	test/script.c test/model/checker.c \
 	$(wildcard modules/*/test/explore/*.c)
 explored := $(filter-out sys/system% observe/%,$(core)) \
 	$(filter-out $(explored_alone),$(module_sources))
@@ -180,7 +180,7 @@ fuzz: build/fuzz/test/model/model
 # A program, and after commas its arguments.
 , := ,
 coverage := build/cov/hwt-test build/cov/test/stress/storm,20 \
-	build/cov/test/model/model,--steps,300000,--quiet \
+	build/cov/test/model/model,--steps,300000 \
 	build/cov/test/model/model,--sweep \
 	build/cov-explore/explore,--schedules,1000 $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))

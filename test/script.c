@@ -19,14 +19,11 @@ wrong(const char *what, const char *at)
 static const struct verb *
 verb_of(const char *word, size_t length, const struct verb *verb)
 {
-	do {
-		for (; verb->word != NULL; verb++) {
-			if (strncmp(verb->word, word, length) == 0 &&
-			    verb->word[length] == 0)
-				return verb;
-		}
-		verb = verb->more;
-	} while (verb != NULL);
+	for (; verb->word != NULL; verb++) {
+		if (strncmp(verb->word, word, length) == 0 &&
+		    verb->word[length] == 0)
+			return verb;
+	}
 	wrong("no verb", word);
 	return NULL;
 }

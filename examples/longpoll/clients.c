@@ -1,44 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clients: many that wait for a topic, each over and over, one that posts,
- * and some that vanish in the middle. They keep account: each request was
- * answered with a message that is newer than what it asked for, or with 204 not
- * before its time; and what the server counts is what they have seen.
+ * longpoll PORT serves until its standard input ends. longpoll demo [WAITERS]
+ * serves 10,000 clients of another process: many that wait for a topic, each
+ * over and over, one that posts, and some that vanish while they wait. They
+ * keep account: each request was answered with a message that is newer than its
+ * after, or with 204 not before its time. The status is 0 if all adds up and
+ * the server has nothing left. Without enough file descriptors there are fewer
+ * clients.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../must.h"
 #include "longpoll.h"
 
-#define EVENTS 256
-#define WAIT_MIN_MS 200u
-#define WAIT_MAX_MS 2000u
-#define POSTS_PER_S 200u
-#define VANISH_PER_S 100u
+enum {
+	WAITERS = 10000,
+	TOPICS = 100,
+	SECONDS = 6,
+	EVENTS = 256,
+	WAIT_MIN_MS = 200,
+	WAIT_MAX_MS = 2000,
+	POSTS_PER_S = 200
+};
 
 struct client {
 	int fd;
-	bool waiting;
 	unsigned topic;
 	uint64_t after, sent_ns, wait_ns;
 };
 
 static struct {
 	uint16_t port;
-	unsigned topics, waiters;
 	int epoll, poster;
 	struct client *client;
-	uint64_t asked, messages, timeouts, vanished, wrong, posts;
+	unsigned long long asked, messages, timeouts, vanished, wrong, posts;
 	uint64_t random;
 	bool ending;
 	uint64_t answer_ns, late_ns; /* the longest */
@@ -67,26 +71,10 @@ connect_server(void)
 	    .sin_port = htons(play.port),
 	    .sin_addr = {htonl(INADDR_LOOPBACK)}};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int on = 1;
 
-	if (fd < 0 ||
-	    connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-		perror("longpoll: connect");
-		exit(1);
-	}
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	must(fd >= 0);
+	must(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
 	return fd;
-}
-
-static void
-client_connect(struct client *client)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
-
-	client->fd = connect_server();
-	client->topic = draw(play.topics);
-	client->after = 0;
-	(void)epoll_ctl(play.epoll, EPOLL_CTL_ADD, client->fd, &event);
 }
 
 static void
@@ -100,42 +88,49 @@ client_ask(struct client *client)
 
 	client->wait_ns = wait_ms * UINT64_C(1000000);
 	client->sent_ns = now_ns();
-	client->waiting = true;
+
 	play.asked++;
-	if (send(client->fd, text, (size_t)length, MSG_NOSIGNAL) != length)
-		play.wrong++;
+	must(send(client->fd, text, (size_t)length, MSG_NOSIGNAL) == length);
 }
 
-static uint64_t
-longer(uint64_t a, uint64_t b)
+static void
+client_start(struct client *client)
 {
-	return a > b ? a : b;
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
+
+	client->fd = connect_server();
+	client->topic = draw(TOPICS);
+	client->after = 0;
+	must(epoll_ctl(play.epoll, EPOLL_CTL_ADD, client->fd, &event) == 0);
+	client_ask(client);
 }
 
 /* A message is the moment at which it was posted. */
 static void
-client_answered(struct client *client, const char *text)
+client_readable(struct client *client)
 {
-	uint64_t now = now_ns();
+	uint64_t now, until = client->sent_ns + client->wait_ns;
 	unsigned long long number, posted_ns;
-	const char *body = strstr(text, "\r\n\r\n");
+	char text[1024];
+	ssize_t count = recv(client->fd, text, sizeof(text) - 1, 0);
+	const char *body;
 
-	client->waiting = false;
-	if (strncmp(text, "HTTP/1.1 204", 12) == 0) {
+	must(count > 0);
+	text[count] = '\0';
+	now = now_ns();
+	body = strstr(text, "\r\n\r\n");
+	if (strncmp(text, "HTTP/1.1 204", 12) == 0 && now >= until) {
 		play.timeouts++;
-		if (now < client->sent_ns + client->wait_ns)
-			play.wrong++;
-		else
-			play.late_ns = longer(play.late_ns,
-			    now - client->sent_ns - client->wait_ns);
+		if (play.late_ns < now - until)
+			play.late_ns = now - until;
 	} else if (body != NULL && strncmp(text, "HTTP/1.1 200", 12) == 0 &&
 	    sscanf(body, "%llu %llu", &number, &posted_ns) == 2 &&
 	    number > client->after) {
 		play.messages++;
 		client->after = number;
-		if (posted_ns > client->sent_ns)
-			play.answer_ns =
-			    longer(play.answer_ns, now - posted_ns);
+		if (posted_ns > client->sent_ns &&
+		    play.answer_ns < now - posted_ns)
+			play.answer_ns = now - posted_ns;
 	} else {
 		play.wrong++;
 	}
@@ -144,45 +139,23 @@ client_answered(struct client *client, const char *text)
 }
 
 static void
-client_readable(struct client *client)
-{
-	char text[1024];
-	ssize_t count = recv(client->fd, text, sizeof(text) - 1, MSG_DONTWAIT);
-
-	if (count < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (count <= 0) {
-		play.wrong++;
-		(void)epoll_ctl(play.epoll, EPOLL_CTL_DEL, client->fd, NULL);
-		return;
-	}
-	text[count] = '\0';
-	client_answered(client, text);
-}
-
-static void
 client_vanish(struct client *client)
 {
-	if (!client->waiting)
-		return;
 	(void)close(client->fd);
-	client->waiting = false;
 	play.vanished++;
-	client_connect(client);
-	client_ask(client);
+	client_start(client);
 }
 
 /* The poster waits for its answer. */
-static ssize_t
+static void
 talk(const char *text, char *answer, size_t size)
 {
 	ssize_t count;
 
-	if (send(play.poster, text, strlen(text), MSG_NOSIGNAL) < 0)
-		return -1;
+	must(send(play.poster, text, strlen(text), MSG_NOSIGNAL) > 0);
 	count = recv(play.poster, answer, size - 1, 0);
-	answer[count > 0 ? count : 0] = '\0';
-	return count;
+	must(count > 0);
+	answer[count] = '\0';
 }
 
 static void
@@ -194,9 +167,8 @@ post(void)
 	    body, sizeof(body), "%llu", (unsigned long long)now_ns());
 	(void)snprintf(text, sizeof(text),
 	    "POST /topic%u HTTP/1.1\r\nContent-Length: %zu\r\n\r\n%s",
-	    draw(play.topics), strlen(body), body);
-	if (talk(text, answer, sizeof(answer)) <= 0)
-		play.wrong++;
+	    draw(TOPICS), strlen(body), body);
+	talk(text, answer, sizeof(answer));
 	play.posts++;
 }
 
@@ -210,113 +182,112 @@ handle_events(int wait_ms)
 		client_readable(event[count].data.ptr);
 }
 
+/* The server may not have seen yet that a client has vanished. */
 static bool
-all_answered(void)
+server_is_idle(void)
 {
-	unsigned i;
-
-	for (i = 0; i < play.waiters; i++) {
-		if (play.client[i].waiting)
-			return false;
-	}
-	return true;
-}
-
-/* What the server says; a client's end may be on its way to it. */
-static bool
-compare_with_server(void)
-{
-	unsigned long long waits, pending, links, keys, completed, expired,
-	    cancelled, rss;
 	char text[1024];
-	const char *body;
-	unsigned tries;
+	unsigned tries = 0;
 
-	for (tries = 0; tries < 100; tries++) {
-		if (talk("GET /_stats HTTP/1.1\r\n\r\n", text, sizeof(text)) <=
-		    0)
-			return false;
-		body = strstr(text, "waits");
-		if (body == NULL ||
-		    sscanf(body,
-			"waits %llu pending %llu links %llu keys %llu "
-			"completed %llu expired %llu cancelled %llu rss %llu",
-			&waits, &pending, &links, &keys, &completed, &expired,
-			&cancelled, &rss) != 8)
-			return false;
-		if (pending == 0)
-			break;
+	do {
 		(void)usleep(50000);
-	}
-	printf("server: operations    %llu: %llu completed, %llu expired, %llu "
-	       "cancelled\n",
-	    waits, completed, expired, cancelled);
-	printf("server: left over     %llu pending, completed but retained "
-	       "%llu\n",
-	    pending, links + keys);
-	printf("server: RSS           %.1f MB\n", (double)rss / 1e6);
-	return pending == 0 && links == 0 && keys == 0 &&
-	    completed + expired + cancelled == waits &&
-	    play.timeouts <= expired &&
-	    expired - play.timeouts <= play.vanished &&
-	    cancelled <= play.vanished;
+		talk("GET /_stats HTTP/1.1\r\n\r\n", text, sizeof(text));
+		if (strstr(text, " pending 0 links 0 keys 0 ") != NULL)
+			return true;
+	} while (tries++ < 100);
+	return false;
 }
 
 static bool
-conclude(unsigned seconds)
+conclude(void)
 {
-	bool good;
+	bool good = server_is_idle() && play.wrong == 0 && play.messages > 0 &&
+	    play.timeouts > 0 && play.vanished > 0;
 
-	printf("%-22s %u on %u topics, for %u s\n", "waiters", play.waiters,
-	    play.topics, seconds);
-	printf("%-22s %llu, by %llu posts\n", "wake-ups",
-	    (unsigned long long)play.messages, (unsigned long long)play.posts);
-	printf("%-22s %llu\n", "time-outs", (unsigned long long)play.timeouts);
-	printf("%-22s %llu\n", "vanished", (unsigned long long)play.vanished);
-	printf("%-22s %.2f ms at most\n", "post to answer",
-	    (double)play.answer_ns / 1e6);
-	printf("%-22s %.2f ms at most\n", "lateness of time-outs",
+	printf("wake-ups   %llu, by %llu posts; at most %.2f ms later\n",
+	    play.messages, play.posts, (double)play.answer_ns / 1e6);
+	printf("time-outs  %llu, at most %.2f ms late\n", play.timeouts,
 	    (double)play.late_ns / 1e6);
-	good = compare_with_server();
-	good = good && play.wrong == 0 && play.messages > 0 &&
-	    play.timeouts > 0 && play.vanished > 0 &&
-	    play.asked == play.messages + play.timeouts + play.vanished;
-	printf("%s\n", good ? "all adds up" : "FAILED: it does not add up");
+	printf("vanished   %llu\n%s\n", play.vanished,
+	    good ? "all adds up" : "FAILED: it does not add up");
 	return good;
 }
 
-bool
-clients_run(uint16_t port, unsigned waiters, unsigned topics, unsigned seconds)
+static bool
+clients_run(uint16_t port, unsigned waiters)
 {
-	uint64_t begun_ns, elapsed_ns, posts, vanishes = 0, i;
+	uint64_t begun_ns, elapsed_ns;
+	unsigned i;
 
+	printf("%u waiters on %u topics, for %u s\n", waiters, TOPICS, SECONDS);
 	play.port = port;
-	play.topics = topics;
-	play.waiters = waiters;
 	play.random = 42;
 	play.epoll = epoll_create1(EPOLL_CLOEXEC);
 	play.poster = connect_server();
 	play.client = calloc(waiters, sizeof(*play.client));
-	if (play.client == NULL)
-		return false;
+	must(play.client != NULL);
 	for (i = 0; i < waiters; i++) {
-		client_connect(&play.client[i]);
-		client_ask(&play.client[i]);
+		client_start(&play.client[i]);
 		handle_events(0);
 	}
 	begun_ns = now_ns();
-	for (posts = 0; posts < seconds * POSTS_PER_S;) {
+	while (play.posts < SECONDS * POSTS_PER_S) {
 		handle_events(1);
 		elapsed_ns = now_ns() - begun_ns;
-		for (; posts < elapsed_ns * POSTS_PER_S / 1000000000u; posts++)
+		while (play.posts < elapsed_ns * POSTS_PER_S / 1000000000u) {
 			post();
-		for (; vanishes < elapsed_ns * VANISH_PER_S / 1000000000u;
-		     vanishes++)
-			client_vanish(&play.client[draw(waiters)]);
+			if (play.posts % 2 == 0)
+				client_vanish(&play.client[draw(waiters)]);
+		}
 	}
 	play.ending = true;
-	while (!all_answered() &&
-	    now_ns() - begun_ns < (seconds + 60) * UINT64_C(1000000000))
+	while (play.asked !=
+	    play.messages + play.timeouts + play.vanished + play.wrong)
 		handle_events(10);
-	return conclude(seconds);
+	return conclude();
+}
+
+static bool
+demo(uint16_t port, unsigned waiters)
+{
+	int ends[2], status = 1;
+	pid_t child;
+
+	must(pipe(ends) == 0);
+	child = fork();
+	if (child == 0) {
+		(void)close(ends[0]);
+		exit(clients_run(port, waiters) ? 0 : 1);
+	}
+	(void)close(ends[1]);
+	server_run(ends[0]);
+	(void)waitpid(child, &status, 0);
+	return status == 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	bool shows = argc >= 2 && strcmp(argv[1], "demo") == 0, good = true;
+	unsigned number = argc >= 2 + shows
+	    ? (unsigned)strtoul(argv[1 + shows], NULL, 10)
+	    : WAITERS;
+	struct rlimit limit;
+	uint16_t port;
+
+	must(argc >= 2); /* longpoll PORT, or longpoll demo [WAITERS] */
+	(void)getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+	port = server_open(shows ? 0 : (uint16_t)number);
+	if (shows) {
+		if (limit.rlim_cur < number + 100)
+			number = (unsigned)limit.rlim_cur / 2;
+		good = demo(port, number);
+	} else {
+		printf("port %u\n", port);
+		(void)fflush(stdout);
+		server_run(STDIN_FILENO);
+	}
+	return server_close() && good ? 0 : 1;
 }

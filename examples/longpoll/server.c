@@ -11,12 +11,9 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/queue.h>
@@ -25,9 +22,15 @@
 
 #include <hwt_purgatory.h>
 
+#include "../must.h"
 #include "longpoll.h"
 
-#define EVENTS 256
+enum {
+	EVENTS = 256,
+	TOPICS = 1024,
+	MESSAGE_MAX = 200,
+	REQUEST_MAX = 1024
+};
 
 struct topic {
 	char name[32];
@@ -37,10 +40,8 @@ struct topic {
 
 struct connection {
 	LIST_ENTRY(connection) entry;
-	struct server *server;
-	int fd;
+	int fd; /* -1: the client has vanished */
 	bool waiting; /* for the mailbox to bring it */
-	bool gone; /* the client has vanished */
 	hwt_operation operation;
 	struct hwt_post post;
 	enum hwt_outcome outcome; /* written before it is posted */
@@ -49,30 +50,26 @@ struct connection {
 	char request[REQUEST_MAX];
 };
 
-struct server {
-	int listener, epoll;
-	struct hwt *timer;
-	struct hwt_purgatory *purgatory;
-	struct hwt_mailbox *mailbox;
-	struct topic topic[TOPICS];
-	LIST_HEAD(, connection) connections;
-	uint64_t waits;
-};
+static int listener, epoll, until;
+static struct hwt *timer;
+static struct hwt_purgatory *purgatory;
+static struct hwt_mailbox *mailbox;
+static struct topic topics[TOPICS];
+static LIST_HEAD(, connection) connections;
+static uint64_t waits;
+
+static void serve_requests(struct connection *connection);
 
 static struct topic *
-topic_of(struct server *server, const char *name)
+topic_of(const char *name)
 {
-	unsigned hash = 5381, i;
-	const char *c;
 	struct topic *topic;
 
-	for (c = name; *c != '\0'; c++)
-		hash = hash * 33 + (unsigned char)*c;
-	for (i = 0; i < TOPICS; i++) {
-		topic = &server->topic[(hash + i) % TOPICS];
+	if (strlen(name) >= sizeof(topic->name))
+		return NULL;
+	for (topic = topics; topic < topics + TOPICS; topic++) {
 		if (topic->name[0] == '\0')
-			(void)snprintf(
-			    topic->name, sizeof(topic->name), "%s", name);
+			(void)strcpy(topic->name, name);
 		if (strcmp(topic->name, name) == 0)
 			return topic;
 	}
@@ -80,9 +77,9 @@ topic_of(struct server *server, const char *name)
 }
 
 static struct hwt_key
-key_of(const struct server *server, const struct topic *topic)
+key_of(const struct topic *topic)
 {
-	return (struct hwt_key){1, (uint64_t)(topic - server->topic)};
+	return (struct hwt_key){1, (uint64_t)(topic - topics)};
 }
 
 static void
@@ -100,13 +97,11 @@ connection_drop(struct connection *connection)
 {
 	(void)close(connection->fd);
 	connection->fd = -1;
-	connection->gone = true;
 	if (!connection->waiting)
 		connection_free(connection);
 	else
-		/* -ENOENT: its end is in the mailbox already. */
-		(void)hwt_operation_cancel(
-		    connection->server->purgatory, connection->operation);
+		/* -ENOENT: it is in the mailbox already. */
+		(void)hwt_operation_cancel(purgatory, connection->operation);
 }
 
 /* An answer fits into the socket's buffer, unless the client does not read. */
@@ -133,7 +128,21 @@ answer_topic(struct connection *connection)
 	answer(connection, "200 OK", body);
 }
 
-static void connection_requests(struct connection *connection);
+static const char *
+stats_text(void)
+{
+	static char text[400];
+	struct hwt_purgatory_stats stats;
+
+	(void)hwt_purgatory_read_stats(purgatory, &stats);
+	(void)snprintf(text, sizeof(text),
+	    "waits %" PRIu64 " pending %" PRIu64 " links %" PRIu64
+	    " keys %" PRIu64 " completed %" PRIu64 " expired %" PRIu64
+	    " cancelled %" PRIu64 "\n",
+	    waits, stats.pending, stats.links, stats.keys, stats.completed,
+	    stats.expired, stats.cancelled);
+	return text;
+}
 
 /* On the loop's thread. */
 static void
@@ -143,7 +152,7 @@ ended(struct hwt_post *post)
 	    (void *)((char *)post - offsetof(struct connection, post));
 
 	connection->waiting = false;
-	if (connection->gone) {
+	if (connection->fd < 0) {
 		connection_free(connection);
 		return;
 	}
@@ -153,7 +162,7 @@ ended(struct hwt_post *post)
 		answer(connection, "204 No Content", "");
 	else
 		answer(connection, "503 Service Unavailable", "");
-	connection_requests(connection);
+	serve_requests(connection);
 }
 
 /* On the thread that decides: the loop's, or the timer's. */
@@ -164,15 +173,13 @@ done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 
 	(void)operation;
 	connection->outcome = outcome;
-	(void)hwt_mailbox_post(
-	    connection->server->mailbox, &connection->post, ended);
+	(void)hwt_mailbox_post(mailbox, &connection->post, ended);
 }
 
 static void
-get(struct connection *connection, uint64_t after, uint64_t wait_ms)
+serve_get(struct connection *connection, uint64_t after, uint64_t wait_ms)
 {
-	struct server *server = connection->server;
-	const struct hwt_key key = key_of(server, connection->topic);
+	const struct hwt_key key = key_of(connection->topic);
 	const struct hwt_operation_spec spec = {
 	    .done = done,
 	    .arg = connection,
@@ -186,56 +193,26 @@ get(struct connection *connection, uint64_t after, uint64_t wait_ms)
 		answer_topic(connection);
 		return;
 	}
-	connection->waiting = true;
-	if (hwt_purgatory_watch(
-		server->purgatory, &connection->operation, &spec) < 0) {
-		connection->waiting = false;
+	/* Posts come from this thread alone: none comes meanwhile. */
+	if (hwt_purgatory_watch(purgatory, &connection->operation, &spec) < 0) {
 		answer(connection, "503 Service Unavailable", "");
 		return;
 	}
-	/* Posts come from this thread alone: none has come since. */
-	server->waits++;
+	connection->waiting = true;
+	waits++;
 }
 
 static void
-post(struct connection *connection, const char *body, size_t length)
+serve_post(struct connection *connection, const char *body, size_t length)
 {
-	struct server *server = connection->server;
 	struct topic *topic = connection->topic;
 
 	topic->messages++;
 	(void)snprintf(
 	    topic->last, sizeof(topic->last), "%.*s", (int)length, body);
 	(void)hwt_purgatory_raise(
-	    server->purgatory, key_of(server, topic), topic->messages, NULL);
+	    purgatory, key_of(topic), topic->messages, NULL);
 	answer_topic(connection);
-}
-
-static void
-tell_stats(struct connection *connection)
-{
-	const struct server *server = connection->server;
-	struct hwt_purgatory_stats stats;
-	unsigned long long size = 0, resident = 0;
-	FILE *statm = fopen("/proc/self/statm", "r");
-	char body[400];
-
-	if (statm != NULL) {
-		if (fscanf(statm, "%llu %llu", &size, &resident) != 2)
-			resident = 0;
-		(void)fclose(statm);
-	}
-	(void)hwt_purgatory_read_stats(server->purgatory, &stats);
-	(void)snprintf(body, sizeof(body),
-	    "waits %llu pending %llu links %llu keys %llu completed %llu "
-	    "expired %llu cancelled %llu rss %llu\n",
-	    (unsigned long long)server->waits,
-	    (unsigned long long)stats.pending, (unsigned long long)stats.links,
-	    (unsigned long long)stats.keys, (unsigned long long)stats.completed,
-	    (unsigned long long)stats.expired,
-	    (unsigned long long)stats.cancelled,
-	    resident * (unsigned long long)sysconf(_SC_PAGESIZE));
-	answer(connection, "200 OK", body);
 }
 
 static uint64_t
@@ -251,38 +228,26 @@ static void
 serve(
     struct connection *connection, char *head, const char *body, size_t length)
 {
-	char method[8], target[128];
-	char *query;
+	char method[8], target[128], query[128] = "";
 
-	if (sscanf(head, "%7s /%127s", method, target) != 2) {
+	if (sscanf(head, "%7s /%127[^? ]%127s", method, target, query) < 2)
 		answer(connection, "400 Bad Request", "");
-		return;
-	}
-	if (strcmp(target, "_stats") == 0) {
-		tell_stats(connection);
-		return;
-	}
-	query = strchr(target, '?');
-	if (query != NULL)
-		*query++ = '\0';
-	connection->topic = strlen(target) < sizeof(connection->topic->name)
-	    ? topic_of(connection->server, target)
-	    : NULL;
-	if (connection->topic == NULL)
+	else if (strcmp(target, "_stats") == 0)
+		answer(connection, "200 OK", stats_text());
+	else if ((connection->topic = topic_of(target)) == NULL)
 		answer(connection, "404 Not Found", "");
 	else if (strcmp(method, "POST") == 0)
-		post(connection, body, length);
+		serve_post(connection, body, length);
 	else if (strcmp(method, "GET") == 0)
-		get(connection,
-		    parameter(query != NULL ? query : "", "after=", 0),
-		    parameter(query != NULL ? query : "", "wait_ms=", 30000));
+		serve_get(connection, parameter(query, "after=", 0),
+		    parameter(query, "wait_ms=", 30000));
 	else
 		answer(connection, "405 Method Not Allowed", "");
 }
 
-/* What has been read, up to a request that waits. */
+/* Those that have been read, up to one that waits. */
 static void
-connection_requests(struct connection *connection)
+serve_requests(struct connection *connection)
 {
 	char *text = connection->request;
 	char *end, *field;
@@ -311,161 +276,109 @@ static void
 connection_readable(struct connection *connection)
 {
 	size_t space = REQUEST_MAX - 1 - connection->used;
-	ssize_t count = recv(connection->fd,
-	    connection->request + connection->used, space, MSG_DONTWAIT);
+	ssize_t count = recv(
+	    connection->fd, connection->request + connection->used, space, 0);
 
-	if (count < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
 	/* End, error, or a request that is too long. */
 	if (count <= 0) {
 		connection_drop(connection);
 		return;
 	}
 	connection->used += (size_t)count;
-	connection_requests(connection);
+	serve_requests(connection);
 }
 
 static void
-server_accept(struct server *server)
+listen_to(int fd, void *as)
 {
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
-	struct connection *connection;
-	int fd, on = 1;
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = as};
 
-	while ((fd = accept4(server->listener, NULL, NULL,
-		    SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+	must(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+static void
+accept_all(void)
+{
+	struct connection *connection;
+	int fd;
+
+	while ((fd = accept4(
+		    listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
 		connection = calloc(1, sizeof(*connection));
-		if (connection == NULL) {
-			(void)close(fd);
-			return;
-		}
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		connection->server = server;
+		must(connection != NULL);
 		connection->fd = fd;
-		LIST_INSERT_HEAD(&server->connections, connection, entry);
-		event.data.ptr = connection;
-		if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
-			connection_free(connection);
+		LIST_INSERT_HEAD(&connections, connection, entry);
+		listen_to(fd, connection);
 	}
 }
 
-static bool
-server_add(struct server *server, int fd, const void *as)
-{
-	struct epoll_event event = {
-	    .events = EPOLLIN, .data.ptr = (void *)(uintptr_t)as};
-
-	return epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-static bool
-server_listen(struct server *server, uint16_t port)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET,
-	    .sin_port = htons(port),
-	    .sin_addr = {htonl(INADDR_LOOPBACK)}};
-	int on = 1;
-
-	server->listener =
-	    socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	return server->listener >= 0 &&
-	    setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &on,
-		sizeof(on)) == 0 &&
-	    bind(server->listener, (struct sockaddr *)&address,
-		sizeof(address)) == 0 &&
-	    listen(server->listener, 4096) == 0;
-}
-
-struct server *
+uint16_t
 server_open(uint16_t port)
 {
 	const struct hwt_options ticks = {.tick_ns = HWT_MS(1)};
-	struct server *server = calloc(1, sizeof(*server));
-
-	if (server == NULL || !server_listen(server, port))
-		return NULL;
-	server->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (hwt_create(&server->timer, &ticks) != 0 ||
-	    hwt_mailbox_create(&server->mailbox) != 0 ||
-	    hwt_purgatory_create(&server->purgatory, server->timer, NULL) !=
-		0 ||
-	    !server_add(server, server->listener, &server->listener) ||
-	    !server_add(
-		server, hwt_mailbox_fd(server->mailbox), &server->mailbox))
-		return NULL;
-	return server;
-}
-
-uint16_t
-server_port(const struct server *server)
-{
-	struct sockaddr_in address;
+	struct sockaddr_in address = {.sin_family = AF_INET,
+	    .sin_port = htons(port),
+	    .sin_addr = {htonl(INADDR_LOOPBACK)}};
 	socklen_t size = sizeof(address);
+	int on = 1;
 
-	if (getsockname(server->listener, (struct sockaddr *)&address, &size) !=
-	    0)
-		return 0;
+	listener =
+	    socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	(void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	must(bind(listener, (struct sockaddr *)&address, size) == 0);
+	must(listen(listener, 4096) == 0);
+	must(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	must(hwt_create(&timer, &ticks) == 0);
+	must(hwt_mailbox_create(&mailbox) == 0);
+	must(hwt_purgatory_create(&purgatory, timer, NULL) == 0);
+	listen_to(listener, &listener);
+	listen_to(hwt_mailbox_fd(mailbox), &mailbox);
 	return ntohs(address.sin_port);
 }
 
-/* What is there then is served, and no more. */
-static bool
-server_over(struct server *server, int until_fd)
-{
-	(void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, until_fd, NULL);
-	return true;
-}
-
-/* The mailbox comes last: it frees connections, of which there may be events
- * in the same batch. */
+/* Requests that are there when the end comes are still served: until nothing
+ * else is ready. The mailbox is last: it frees connections, which may have
+ * events in the same batch. */
 void
-server_run(struct server *server, int until_fd)
+server_run(int until_fd)
 {
 	struct epoll_event event[EVENTS];
-	bool over = false, mail;
+	bool over = false;
 	int count, i;
 
-	(void)server_add(server, until_fd, &server->purgatory);
+	listen_to(until_fd, &until);
 	do {
-		mail = false;
-		count = epoll_wait(server->epoll, event, EVENTS, over ? 0 : -1);
+		count = epoll_wait(epoll, event, EVENTS, -1);
 		for (i = 0; i < count; i++) {
-			if (event[i].data.ptr == &server->listener)
-				server_accept(server);
-			else if (event[i].data.ptr == &server->mailbox)
-				mail = true;
-			else if (event[i].data.ptr == &server->purgatory)
-				over = server_over(server, until_fd);
-			else
+			if (event[i].data.ptr == &listener)
+				accept_all();
+			else if (event[i].data.ptr == &until)
+				over = true;
+			else if (event[i].data.ptr != &mailbox)
 				connection_readable(event[i].data.ptr);
 		}
-		if (mail)
-			(void)hwt_mailbox_run(server->mailbox, 0, NULL);
-	} while (!over || count > 0);
+		(void)hwt_mailbox_run(mailbox, 0, NULL);
+	} while (!over || count > 1);
 }
 
 bool
-server_close(struct server *server)
+server_close(void)
 {
 	struct hwt_purgatory_stats stats;
-	bool good;
+	uint64_t sum;
 
-	(void)!hwt_purgatory_shutdown(server->purgatory);
-	(void)hwt_mailbox_run(server->mailbox, 0, NULL);
+	must(hwt_purgatory_shutdown(purgatory) == 0);
+	(void)hwt_mailbox_run(mailbox, 0, NULL);
 	/* None of them waits any more. */
-	while (!LIST_EMPTY(&server->connections))
-		connection_free(LIST_FIRST(&server->connections));
-	(void)hwt_purgatory_read_stats(server->purgatory, &stats);
-	good = stats.pending == 0 && stats.links == 0 && stats.keys == 0 &&
-	    stats.completed + stats.expired + stats.cancelled +
-		    stats.shut_down ==
-		server->waits;
-	good = hwt_purgatory_destroy(server->purgatory) == 0 && good;
-	good = hwt_mailbox_destroy(server->mailbox) == 0 && good;
-	good = hwt_stop(server->timer, NULL) == 0 && good;
-	good = hwt_destroy(server->timer) == 0 && good;
-	(void)close(server->listener);
-	(void)close(server->epoll);
-	free(server);
-	return good;
+	while (!LIST_EMPTY(&connections))
+		connection_free(LIST_FIRST(&connections));
+	(void)hwt_purgatory_read_stats(purgatory, &stats);
+	must(hwt_purgatory_destroy(purgatory) == 0);
+	must(hwt_stop(timer, NULL) == 0);
+	must(hwt_mailbox_destroy(mailbox) == 0);
+	must(hwt_destroy(timer) == 0);
+	sum =
+	    stats.completed + stats.expired + stats.cancelled + stats.shut_down;
+	return stats.pending + stats.links + stats.keys == 0 && sum == waits;
 }

@@ -52,6 +52,7 @@
 #include <unistd.h>
 
 #include "test/explore/explore.h"
+#include "test/rng.h"
 
 #define THREADS EXPLORE_THREADS_MAX
 /* The context of explore_run: begin, end, idle. */
@@ -211,7 +212,6 @@ static char *schedule_text;
 static struct {
 	const char *at; /* the rest of the schedule; NULL: there is none */
 	unsigned last, again; /* what was read last, and how often it comes */
-	bool choice;
 } replay;
 
 #define LOCALS_MAX 4
@@ -230,7 +230,7 @@ static struct {
 static unsigned name_count;
 
 /* PCT. */
-static uint64_t random_state;
+static struct rng rng;
 static uint32_t priorities[PROCESSES];
 static uint32_t change_points[CHANGE_POINTS_MAX];
 static uint32_t steps_expected;
@@ -273,17 +273,6 @@ static inline unsigned
 owner_of(unsigned process)
 {
 	return process % THREADS;
-}
-
-/* Random numbers: splitmix64. */
-static uint64_t
-random_next(void)
-{
-	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
 }
 
 /* Names, traces, failures. */
@@ -638,86 +627,45 @@ buffer_awaited(const struct thread *t)
 
 /* The search: nodes. */
 
+/* A number for each node: the process, or the value; with * and how often, if
+ * it comes again. */
 static void
 print_schedule(void)
 {
-	static size_t size;
+	static const size_t size = 1u << 20;
 	size_t length = 0;
-	uint32_t i = 0;
+	uint32_t i, count;
 
-	if (schedule_text == NULL) {
-		size = 1u << 20;
-		schedule_text = malloc(size);
-		if (schedule_text == NULL)
-			abort();
-	}
-	while (i < depth && length < size - 64) {
-		const struct node *n = &nodes[i];
-		uint32_t count = 1;
-		char *text = schedule_text + length;
-		unsigned round = n->chosen / THREADS;
-		int letter = (int)(n->chosen % THREADS);
-
-		while (i + count < depth &&
-		    nodes[i + count].choice == n->choice &&
-		    nodes[i + count].chosen == n->chosen)
+	if (schedule_text == NULL)
+		schedule_text = calloc(1, size);
+	if (schedule_text == NULL)
+		abort();
+	for (i = 0; i < depth && length < size - 32; i += count) {
+		for (count = 1; i + count < depth &&
+		     nodes[i + count].chosen == nodes[i].chosen;)
 			count++;
-		if (n->choice)
-			length += (size_t)sprintf(text, "#%u", n->chosen);
-		else if (round <= 1)
-			length += (size_t)sprintf(
-			    text, "%c", letter + (round == 0 ? 'a' : 'A'));
-		else
-			length +=
-			    (size_t)sprintf(text, "%c.%u", letter + 'A', round);
-		if (count > 1)
-			length += (size_t)sprintf(
-			    schedule_text + length, "*%u", count);
-		i += count;
+		length += (size_t)sprintf(schedule_text + length,
+		    count > 1 ? "%u*%u," : "%u,", nodes[i].chosen, count);
 	}
 	schedule_text[length] = '\0';
 }
 
-static unsigned
-replay_number(void)
-{
-	char *end;
-	unsigned number = (unsigned)strtoul(replay.at, &end, 10);
-
-	replay.at = end;
-	return number;
-}
-
 /* The next node of the schedule that is replayed; false: no more of it. */
 static bool
-replay_next(bool choice, unsigned *chosen)
+replay_next(unsigned *chosen)
 {
-	char letter = *replay.at;
+	char *end;
 
-	if (replay.again > 0) {
-		replay.again--;
-	} else {
-		if (letter == '\0')
+	if (replay.again == 0) {
+		if (*replay.at == '\0')
 			return false;
-		replay.at++;
-		replay.choice = letter == '#';
-		if (letter == '#')
-			replay.last = replay_number();
-		else if (letter >= 'a')
-			replay.last = (unsigned)(letter - 'a');
-		else
-			replay.last = (unsigned)(letter - 'A') + THREADS;
-		if (*replay.at == '.') {
-			replay.at++;
-			replay.last += (replay_number() - 1) * THREADS;
-		}
-		if (*replay.at == '*') {
-			replay.at++;
-			replay.again = replay_number() - 1;
-		}
+		replay.last = (unsigned)strtoul(replay.at, &end, 10);
+		replay.again = 1;
+		if (*end == '*')
+			replay.again = (unsigned)strtoul(end + 1, &end, 10);
+		replay.at = end + (*end == ',');
 	}
-	if (replay.choice != choice)
-		explore_fail("the schedule is not of this program");
+	replay.again--;
 	*chosen = replay.last;
 	return true;
 }
@@ -799,16 +747,16 @@ pct_decide(uint64_t enabled)
 static void
 pct_begin(void)
 {
-	random_state =
+	rng.state =
 	    limits.seed + execution_number * UINT64_C(0xd1342543de82ef95);
-	random_next();
+	rng_next(&rng);
 	for (unsigned p = 0; p < PROCESSES; p++)
-		priorities[p] = (uint32_t)random_next() | UINT32_C(1) << 31;
+		priorities[p] = (uint32_t)rng_next(&rng) | UINT32_C(1) << 31;
 	for (unsigned i = 0; i < limits.depth; i++)
 		change_points[i] = steps_expected == 0
 		    ? 0
-		    : (uint32_t)(random_next() %
-			  (steps_expected << (random_state >> 63))) +
+		    : (uint32_t)(rng_next(&rng) %
+			  (steps_expected << (rng.state >> 63))) +
 			1;
 }
 
@@ -836,13 +784,13 @@ decide(uint64_t enabled, bool choice)
 			explore_fail("the program is not deterministic");
 	} else {
 		n = node_new(enabled, choice);
-		if (replay.at != NULL && replay_next(choice, &chosen)) {
+		if (replay.at != NULL && replay_next(&chosen)) {
 			if (chosen >= 64 || !(enabled & BIT(chosen)))
 				explore_fail(
 				    "the schedule is not of this program");
 		} else if (limits.search == EXPLORE_RANDOM) {
 			chosen = choice
-			    ? (unsigned)(random_next() %
+			    ? (unsigned)(rng_next(&rng) %
 				  (unsigned)__builtin_popcountll(enabled))
 			    : pct_decide(enabled);
 		} else {

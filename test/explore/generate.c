@@ -9,6 +9,7 @@
  * to make, so that order.c can tell them apart, and names any to use.
  */
 #include "program.h"
+#include "test/rng.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,17 +26,13 @@ static struct draft {
 	bool worker, box, mailbox, stops;
 } draft;
 
-static uint64_t random_state;
+static struct rng rng;
 
-/* 0 .. count - 1: splitmix64. */
+/* 0 .. count - 1 */
 static unsigned
 any(unsigned count)
 {
-	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (unsigned)((z ^ (z >> 31)) % count);
+	return (unsigned)rng_below(&rng, count);
 }
 
 static void add(unsigned part, const char *format, ...)
@@ -263,7 +260,7 @@ const struct program *
 generate(uint64_t seed)
 {
 	memset(&draft, 0, sizeof(draft));
-	draft.seed = random_state = seed;
+	draft.seed = rng.state = seed;
 	make_timer();
 	make_before();
 	make_threads();

@@ -15,7 +15,6 @@
  * A failure prints its schedule. The same program with --memory, --replay and
  * --trace shows it step by step.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +36,6 @@ static const char usage[] =
     "  --generate N       makes and runs N programs, from the seed\n"
     "  --schedules N      at most so many per search (0: until it ends)\n"
     "  --memory MODEL     sc, tso or pso; without it, those that matter\n"
-    "  --search KIND      plain, reduced, bounded or random\n"
-    "  --preemptions N    bounded: at most so many\n"
     "  --seed N           of random searches and of generated programs\n"
     "  --replay SCHEDULE  runs one schedule, with --program and --memory\n"
     "  --trace            prints each point\n"
@@ -47,20 +44,14 @@ static const char usage[] =
     "\"all\" where these were all.\n";
 
 static struct {
-	const char *name, *replay;
+	const char *name, *replay, *memory_name;
 	uint64_t schedules, seed, generate; /* UINT64_MAX: not given */
-	unsigned preemptions;
-	int memory, search; /* -1: all */
-	int list, trace;
-} options = {.name = "",
-    .schedules = UINT64_MAX,
-    .seed = SEED,
-    .memory = -1,
-    .search = -1};
+	int memory; /* -1: all */
+	bool list, trace, help;
+} options = {.name = "", .schedules = UINT64_MAX, .seed = SEED, .memory = -1};
 
-static const char *const memories[] = {"sc", "tso", "pso", NULL};
-static const char *const searches[] = {
-    "plain", "reduced", "bounded", "random", NULL};
+static const char *const memories[] = {"sc", "tso", "pso"};
+static const char *const searches[] = {"plain", "reduced", "bounded", "random"};
 
 static const struct program *running;
 static unsigned long long programs, schedules, points, complete;
@@ -69,7 +60,7 @@ static void
 run_script(const char *script)
 {
 	script_run(
-	    script, running->verbs != NULL ? running->verbs : library_verbs);
+	    script, running->verbs != NULL ? running->verbs : library_verbs());
 }
 
 static void
@@ -115,7 +106,6 @@ static struct explore_limits
 search(const struct program *program, enum explore_memory memory,
     enum explore_search kind, uint64_t max, struct explore_result *result)
 {
-	unsigned own = program->preemptions > 0 ? program->preemptions : 2;
 	struct explore_program explored = {.name = program->name,
 	    .begin = begin,
 	    .end = end,
@@ -123,7 +113,7 @@ search(const struct program *program, enum explore_memory memory,
 	struct explore_limits limits = {
 	    .search = kind,
 	    .memory = memory,
-	    .preemptions = options.preemptions > 0 ? options.preemptions : own,
+	    .preemptions = program->preemptions > 0 ? program->preemptions : 2,
 	    .depth = 3,
 	    .seed = options.seed,
 	    .schedules_max = max,
@@ -197,10 +187,7 @@ run_program(const struct program *program)
 		enum explore_memory m = (enum explore_memory)memory;
 
 		printf("%-36s %-3s", program->name, memories[m]);
-		if (options.search >= 0)
-			(void)run_search(
-			    program, m, (enum explore_search)options.search);
-		else if (!run_search(program, m, EXPLORE_REDUCED) &&
+		if (!run_search(program, m, EXPLORE_REDUCED) &&
 		    !run_search(program, m, EXPLORE_BOUNDED))
 			(void)run_search(program, m, EXPLORE_RANDOM);
 		printf("\n");
@@ -308,74 +295,48 @@ run_scripts(void)
 	free(text);
 }
 
-/* The place of word in words; one that is not there ends the program. */
-static int
-choice(const char *word, const char *const *words)
-{
-	int i;
-
-	for (i = 0; words[i] != NULL; i++) {
-		if (strcmp(word, words[i]) == 0)
-			return i;
-	}
-	(void)fprintf(stderr, "explore: what is %s? Try --help\n", word);
-	exit(2);
-}
-
+/* Each is given once, or followed by its value. */
 static void
 read_options(int argc, char **argv)
 {
-	static const struct option known[] = {
-	    {"help", no_argument, NULL, 'h'},
-	    {"list", no_argument, &options.list, 1},
-	    {"trace", no_argument, &options.trace, 1},
-	    {"program", required_argument, NULL, 'p'},
-	    {"generate", required_argument, NULL, 'g'},
-	    {"schedules", required_argument, NULL, 'n'},
-	    {"memory", required_argument, NULL, 'm'},
-	    {"search", required_argument, NULL, 's'},
-	    {"preemptions", required_argument, NULL, 'b'},
-	    {"seed", required_argument, NULL, 'r'},
-	    {"replay", required_argument, NULL, 'y'},
-	    {0},
-	};
-	uint64_t number;
-	int option;
+	static const struct {
+		const char *word;
+		bool *given;
+		const char **text;
+		uint64_t *number;
+	} known[] = {{"--list", .given = &options.list},
+	    {"--trace", .given = &options.trace},
+	    {"--help", .given = &options.help},
+	    {"--program", .text = &options.name},
+	    {"--replay", .text = &options.replay},
+	    {"--memory", .text = &options.memory_name},
+	    {"--generate", .number = &options.generate},
+	    {"--schedules", .number = &options.schedules},
+	    {"--seed", .number = &options.seed}};
+	int at, i, m;
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		number = optarg != NULL ? strtoull(optarg, NULL, 0) : 0;
-		switch (option) {
-		case 0:
-			break;
-		case 'p':
-			options.name = optarg;
-			break;
-		case 'g':
-			options.generate = number;
-			break;
-		case 'n':
-			options.schedules = number;
-			break;
-		case 'm':
-			options.memory = choice(optarg, memories);
-			break;
-		case 's':
-			options.search = choice(optarg, searches);
-			break;
-		case 'b':
-			options.preemptions = (unsigned)number;
-			break;
-		case 'r':
-			options.seed = number;
-			break;
-		case 'y':
-			options.replay = optarg;
-			options.schedules = 1;
-			break;
-		default:
-			(void)fputs(usage, option == 'h' ? stdout : stderr);
-			exit(option == 'h' ? 0 : 2);
-		}
+	for (at = 1; at < argc && !options.help; at++) {
+		for (i = 0; i < 9 && strcmp(known[i].word, argv[at]) != 0;)
+			i++;
+		if (i < 3)
+			*known[i].given = true;
+		else if (i == 9 || ++at == argc)
+			options.help = true;
+		else if (known[i].text != NULL)
+			*known[i].text = argv[at];
+		else
+			*known[i].number = strtoull(argv[at], NULL, 0);
+	}
+	for (m = 0; m < 3 && options.memory_name != NULL; m++) {
+		if (strcmp(memories[m], options.memory_name) == 0)
+			options.memory = m;
+	}
+	if (options.replay != NULL)
+		options.schedules = 1;
+	if (options.help ||
+	    (options.memory < 0 && options.memory_name != NULL)) {
+		(void)fputs(usage, stderr);
+		exit(2);
 	}
 }
 

@@ -237,8 +237,6 @@ may_refuse(const struct world *w, const struct note *note)
 		    (timer_limit > 0 && others_take_or_free(note));
 	case -EAGAIN:
 		return sim_failures[SIM_THREAD].count > 0;
-	case -ENOMEM:
-		return sim_failures[SIM_MAP].count > 0;
 	default:
 		return false;
 	}

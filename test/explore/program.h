@@ -16,7 +16,7 @@
  *                 answer by the rules of hwt.h: see order.c. With it, no task
  *                 starts before its deadline; and none after its tick, if time
  *                 only moves when all wait
- *   inside        see inside.c
+ *   inside        what test/model/checker.h compares
  *   stop          no task runs in the worker when hwt_stop has returned
  *   memory        nothing is used after it was released, and nothing is left
  *
@@ -123,18 +123,11 @@ void flag_await(unsigned i);
 void await_thread(unsigned i);
 void await_started(unsigned i);
 
-/* What belongs to the record of a handle, or of an index. */
+/* Of its record. */
 uint32_t index_of(unsigned i);
-struct slab *slab_of(uint32_t index);
-a64_t *free_bits_of(uint32_t index);
-struct queued *queued_of(uint32_t index);
-a64_t *slab_urgency_of(uint32_t index);
-/* Whether the worker finds it in the queue before the tick of that deadline. */
-bool queue_has(uint32_t index, uint64_t deadline_ns);
 
-/* inside.c: records and memory; and before stop, entries and the queue. */
-void verify_records(void);
-void verify_entries(void);
+/* The inside, when no call is under way. */
+void verify_inside(void);
 
 /* order.c. A note is made when a call begins, or something is seen; it ends
  * with the call, or with the next note of the same thread. */
@@ -179,24 +172,34 @@ void program_reset(void);
 void program_thread(unsigned i);
 void program_finish(void);
 
-/* Verbs of one statement, with no number, one, or two. */
-#define ALONE(name_, ...)       \
-	static void name_(void) \
-	{                       \
-		__VA_ARGS__;    \
+/* A verb of the library's programs: its word, and a function of up to three
+ * numbers, whose body follows. ALONE, OF, TWO: of one statement. */
+#define VERB(word_, kind_, name_, numbers_)                          \
+	static void name_ numbers_;                                  \
+	static const struct verb verb_##name_ = {                    \
+	    .word = word_, .kind_ = name_};                          \
+	static const struct verb *const at_##name_                   \
+	    __attribute__((used, section("verbs"))) = &verb_##name_; \
+	static void name_ numbers_
+#define VERB0(word_, name_) VERB(word_, alone, name_, (void))
+#define VERB1(word_, name_, i_) VERB(word_, of, name_, (unsigned i_))
+#define VERB2(word_, name_, i_, j_) \
+	VERB(word_, two, name_, (unsigned i_, unsigned j_))
+#define VERB3(word_, name_, i_, j_, k_) \
+	VERB(word_, three, name_, (unsigned i_, unsigned j_, unsigned k_))
+#define VERB_OF_LINE(kind_, line_, word_, numbers_, ...) \
+	VERB(word_, kind_, of_line_##line_, numbers_)    \
+	{                                                \
+		__VA_ARGS__;                             \
 	}
-#define OF(name_, i_, ...)             \
-	static void name_(unsigned i_) \
-	{                              \
-		__VA_ARGS__;           \
-	}
-#define TWO(name_, i_, j_, ...)                     \
-	static void name_(unsigned i_, unsigned j_) \
-	{                                           \
-		__VA_ARGS__;                        \
-	}
+#define VERB_HERE(...) VERB_OF_LINE(__VA_ARGS__)
+#define ALONE(word_, ...) VERB_HERE(alone, __LINE__, word_, (void), __VA_ARGS__)
+#define OF(word_, i_, ...) \
+	VERB_HERE(of, __LINE__, word_, (unsigned i_), __VA_ARGS__)
+#define TWO(word_, i_, j_, ...) \
+	VERB_HERE(two, __LINE__, word_, (unsigned i_, unsigned j_), __VA_ARGS__)
 
-extern const struct verb library_verbs[], verbs_inside[];
+const struct verb *library_verbs(void);
 extern const char *const verb_names[]; /* of their numbers: script.h */
 void verbs_reset(void);
 void verbs_finish(void);

@@ -76,6 +76,11 @@ const struct program rows[] = {
 	"cancel 0, new 1 1 | new 2 1, new 3 1", "drain"),
     ROW("place/max-pending-handed-on", "limit 1, manual, caches 2 2 0, new 0 2",
 	"cancel 0 | new 1 1, pending 0 1", "", .pso = true),
+    ROW("place/moved-stopped-at-slab",
+	"manual, caches 1 1 0, new 0 90, turn, new 1 1, tick 1, "
+	"halt-before-change 0 slab-urgency",
+	"move-at 0 2 | move-at 0 2, set 0 | turn, await 0, advance 1, "
+	"started 0 1, go-on", "drain"),
     ROW("place/one-page-pull-in", "manual, caches 1 1 0, tick 1",
 	"new 0 300000, move 0 1 | new 1 1 | turn",
 	"entries, advance 1, started 0 1, started 1 1"),
@@ -109,11 +114,6 @@ const struct program rows[] = {
     ROW("handover/mailbox-destroy-timers-own",
 	"mailbox, manual, caches 1 1 0, new 0 1, turn, tick 1",
 	"mailbox-end 0 | turn", "drain"),
-    ROW("handover/mailbox-of-two-timers",
-	"mailbox, manual, caches 1 1 0, new 1 1, turn, tick 1, turn, "
-	"clock-moves, new 0 1, second, turn, tick 1",
-	"mailbox-run 0, mailbox-run 0 | turn | second-turn",
-	"drain, second-end"),
     ROW("handover/pool", "manual, caches 1 1 0",
 	"pool 1 1, new-in-pool 0 1, turn, set 0, advance 1, "
 	"pool-destroy | await 0, cancel 0", "drain"),
@@ -329,42 +329,6 @@ const struct program rows[] = {
 	"new-at 0 2 | turn", "advance 1, started 0 1, pending 0 0"),
     ROW("deadline/pulled-in-asleep", "worker, cache 0 2, start",
 	"new 0 9, move-at 0 0, await-started 0, stop", ""),
-    ROW("queue/one-index", "manual, caches 2 2 2, queue",
-	"push first due | push first due | pop-due, pop-due", "queue-end"),
-    ROW("queue/one-page", "manual, caches 2 2 2, queue",
-	"push first due | push neighbour due | pop-due, pop-due", "queue-end"),
-    ROW("queue/two-slabs", "manual, caches 2 2 2, queue",
-	"push first due | push in-next-slab due | pop-due, pop-due",
-	"queue-end"),
-    ROW("queue/due-and-later-on-one-page", "manual, caches 2 2 2, queue",
-	"push first due | push neighbour later | pop-due, pop-any",
-	"queue-end"),
-    ROW("queue/pulled-in-and-put-off", "manual, caches 2 2 2, queue",
-	"push first later, push first due | push first due, push first "
-	"later | pop-due, pop-due", "queue-end"),
-    ROW("queue/stopped-at-slab",
-	"manual, caches 2 2 2, queue, push neighbour due, halt 0 "
-	"slab-urgency",
-	"push-anyway first due | push first due, set 0 | pop-due, "
-	"await 0, pop-due, popped first, go-on", "queue-end"),
-    ROW("queue/settle-one-slab",
-	"manual, caches 2 2 2, queue, push next-page later, push "
-	"in-next-slab later, push first due",
-	"push first due | push next-page due | pop-due, popped first",
-	"queue-end"),
-    ROW("queue/settle-two-slabs",
-	"manual, caches 2 2 2, queue, push next-page later, push "
-	"in-next-slab later, push first due",
-	"push next-page due | push in-next-slab due | pop-due, popped " "first",
-	"queue-end"),
-    ROW("queue/half-done",
-	"manual, caches 2 2 2, queue, push first later, push next-page "
-	"later", "push first due | push in-next-slab due | pop-page, pop-due",
-	"queue-verify, pop-any, queue-end"),
-    ROW("queue/announce-one-index", "manual, caches 2 2 2, queue",
-	"push-ask first | push-ask first | pop-announce", "queue-end"),
-    ROW("queue/new-slab", "manual, caches 0 0 0, take 8, slabs 2 2, queue",
-	"grow-push-ask | pop-announce", "queue-end, give-held"),
     ROW("record/page-stopped-at-top",
 	"manual, cache 0 0, cache 1 0, take 4, forget-free, hand 1 1, "
 	"hand 0 0, halt 0 top",

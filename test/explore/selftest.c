@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "test/explore/explore.h"
+#include "test/rng.h"
 
 #define OPS_MAX 4
 #define THREADS 3
@@ -50,7 +51,7 @@ static unsigned counts[THREADS];
 static uint64_t hashes[THREADS]; /* of all that a thread saw */
 static bool stuck, touched[2], too_late, releases;
 static unsigned releaser; /* 0: none yet */
-static uint64_t random_state;
+static struct rng rng;
 static unsigned bound; /* preemptions */
 static bool unreduced;
 
@@ -64,10 +65,7 @@ static struct outcomes *collected;
 static unsigned
 random_below(unsigned count)
 {
-	uint64_t z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	return (unsigned)((z ^ (z >> 31)) % count);
+	return (unsigned)rng_below(&rng, count);
 }
 
 static uint64_t
@@ -205,7 +203,7 @@ program_make(uint64_t seed)
 	    STORE, STORE, ADD, ADD, AWAIT, YIELDS};
 	unsigned threads, i, k;
 
-	random_state = seed;
+	rng.state = seed;
 	threads = 2 + (random_below(3) == 0);
 	memset(counts, 0, sizeof(counts));
 	for (i = 0; i < threads; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The verbs of rows.c that drive the inside of a timer: threads that halt at a
- * word, records, and the queue. A slab has 2 pages of 2 records, a cache has
+ * word, and records. A slab has 2 pages of 2 records, a cache has
  * room for 4, and there are 4 caches.
  */
 #include "program.h"
@@ -10,11 +10,7 @@
 
 #define FIRST (HEADER_PAGES * PAGE_RECORDS)
 #define INDEXES (1u << INDEX_BITS)
-#define PAGES (INDEXES / PAGE_RECORDS)
 #define THREADS (EXPLORE_THREADS_MAX + 1)
-/* It is that late: what is DUE is due, and what is LATER is not. */
-#define DUE_NS TICK_NS
-#define LATER_NS HWT_SEC(100)
 
 /* Numbers with names. */
 enum {
@@ -27,18 +23,23 @@ enum {
 	SUMMARY,
 	FREE_PAGES,
 	WAKE_BEFORE,
-	WAKE_SEQUENCE,
-	DUE,
-	LATER,
-	RECORD_FIRST,
-	RECORD_NEIGHBOUR,
-	RECORD_NEXT_PAGE,
-	RECORD_NEXT_SLAB
+	WAKE_SEQUENCE
 };
 const char *const verb_names[] = {"bits", "urgency", "slab-urgency", "top",
     "limit", "next-slab", "summary", "free-pages", "wake-before",
-    "wake-sequence", "due", "later", "first", "neighbour", "next-page",
-    "in-next-slab", NULL};
+    "wake-sequence", NULL};
+
+static struct slab *
+slab_of(uint32_t index)
+{
+	return (void *)(uintptr_t)timer->store.slabs[index >> SLAB_BITS];
+}
+
+static struct queued *
+queued_of(uint32_t index)
+{
+	return &slab_of(index)->queued[index / PAGE_RECORDS % SLAB_PAGES];
+}
 
 /* Records in hand. */
 
@@ -59,8 +60,7 @@ hold(unsigned thread, uint32_t index)
 	held[thread][held_count[thread]++] = index;
 }
 
-static void
-take(unsigned count)
+VERB1("take", take, count)
 {
 	while (count-- > 0)
 		hold(explore_self(),
@@ -68,7 +68,7 @@ take(unsigned count)
 }
 
 /* Without a cache: what is left of a page goes back at once. */
-ALONE(take_uncached,
+ALONE("take-uncached",
     hold(explore_self(), record_alloc(timer, &timer->store.shared_cache)))
 
 static void
@@ -80,19 +80,17 @@ give_of(unsigned thread)
 	record_free(timer, cache_of(timer), index);
 }
 
-static void
-give(unsigned count)
+VERB1("give", give, count)
 {
 	while (count-- > 0)
 		give_of(explore_self());
 	cache_flush(timer, cache_of(timer));
 }
 
-ALONE(give_all, give(held_count[explore_self()]))
+ALONE("give-all", give(held_count[explore_self()]))
 
 /* What threads hold goes back: what two of them hold is there twice. */
-static void
-give_held(void)
+VERB0("give-held", give_held)
 {
 	unsigned i;
 
@@ -103,8 +101,7 @@ give_held(void)
 }
 
 /* In first: one of what was taken there is that thread's. */
-static void
-hand(unsigned from, unsigned to)
+VERB2("hand", hand, from, to)
 {
 	uint32_t *own = held[EXPLORE_THREADS_MAX];
 	uint32_t *last = &own[--held_count[EXPLORE_THREADS_MAX]];
@@ -113,15 +110,14 @@ hand(unsigned from, unsigned to)
 	own[from] = *last;
 }
 
-TWO(slabs, least, most,
+TWO("slabs", least, most,
     explore_check(timer->store.limit >= least && timer->store.limit <= most))
 
 /* A search has found nothing. */
-ALONE(forget_free, a64_store_relaxed(timer->store.free_top, 0))
+ALONE("forget-free", a64_store_relaxed(timer->store.free_top, 0))
 
 /* As hwt_stop does: each slab below the limit is there. */
-static void
-sweep(void)
+VERB0("sweep", sweep)
 {
 	uint32_t index = 0;
 
@@ -130,8 +126,7 @@ sweep(void)
 }
 
 /* A handle in the next slab. */
-static void
-guess(void)
+VERB0("guess", guess)
 {
 	hwt_timeout never = {.id = GENERATION_ONE | (SLAB_RECORDS + FIRST)};
 
@@ -139,8 +134,7 @@ guess(void)
 }
 
 /* The worker releases all that it can. */
-static void
-trim(void)
+VERB0("trim", trim)
 {
 	timer->trim.active = true;
 	a64_store_relaxed(&timer->store.trim_refused, 0);
@@ -149,7 +143,7 @@ trim(void)
 		continue;
 }
 
-ALONE(trim_nothing, explore_check(!record_may_trim(timer)))
+ALONE("trim-nothing", explore_check(!record_may_trim(timer)))
 
 static bool
 is_zero(const void *context)
@@ -157,19 +151,17 @@ is_zero(const void *context)
 	return *(const uint64_t *)context == 0;
 }
 
-static void
-await_trim(void)
+VERB0("await-trim", await_trim)
 {
 	const uint64_t *committed = &slab_of(FIRST)->committed;
 
 	explore_await(committed, 8, is_zero, committed);
 }
 
-ALONE(is_idle, explore_check(timer->store.idle[0] == 1))
+ALONE("idle", explore_check(timer->store.idle[0] == 1))
 
 /* As a worker does that is about to sleep: the first entry is live then. */
-static void
-drop_stale(void)
+VERB0("drop-stale", drop_stale)
 {
 	uint64_t tick;
 
@@ -179,8 +171,7 @@ drop_stale(void)
 }
 
 /* Caches that a thread owns. */
-static void
-owned(unsigned count)
+VERB1("owned", owned, count)
 {
 	unsigned i;
 
@@ -189,31 +180,30 @@ owned(unsigned count)
 	explore_check(count == 0);
 }
 
-ALONE(unshared, explore_check(timer->store.shared_cache.accepted == 0))
+ALONE("unshared", explore_check(timer->store.shared_cache.accepted == 0))
 
 /* Nobody ends the same sleep twice, however slowly the worker wakes. */
 static uint64_t first_sleep;
 
-ALONE(count_wakes, first_sleep = timer->announced_sequence)
-ALONE(woken_per_sleep,
+ALONE("count-wakes", first_sleep = timer->announced_sequence)
+ALONE("woken-per-sleep",
     explore_check(sim_wakes() <= timer->announced_sequence - first_sleep + 1))
 
 /* Two records of different pages. */
-ALONE(two_pages,
+ALONE("two-pages",
     explore_check(index_of(0) / PAGE_RECORDS != index_of(1) / PAGE_RECORDS))
 
 /* It is no later than that tick. */
-OF(by, ticks, explore_check(sim_now_ns <= timer->origin_ns + ticks * TICK_NS))
+OF("by", ticks, explore_check(sim_now_ns <= timer->origin_ns + ticks * TICK_NS))
 
 /* Who pulled it in as its tick was begun has pushed it only now. */
-OF(push_late, i, (void)mpsc_push(&timer->queue, index_of(i), 0))
+OF("push-late", i, (void)mpsc_push(&timer->queue, index_of(i), 0))
 
 /* No handle is told twice. */
 static hwt_timeout told[160];
 static unsigned told_count;
 
-static void
-use(unsigned count, unsigned forwards)
+VERB2("use", use, count, forwards)
 {
 	hwt_timeout own[8];
 	unsigned i, j;
@@ -230,8 +220,7 @@ use(unsigned count, unsigned forwards)
 		    hwt_cancel(timer, own[forwards ? i : count - 1 - i]) == 0);
 }
 
-static void
-use_down(unsigned count, unsigned forwards)
+VERB2("use-down", use_down, count, forwards)
 {
 	for (; count > 0; count--)
 		use(count, forwards);
@@ -264,7 +253,7 @@ word_of(unsigned name)
 	case URGENCY:
 		return &queued_of(index)->urgency;
 	case SLAB_URGENCY:
-		return slab_urgency_of(index);
+		return &timer->store.slab_urgency[index >> SLAB_BITS];
 	case TOP:
 		return timer->store.free_top;
 	case LIMIT:
@@ -282,225 +271,14 @@ word_of(unsigned name)
 	}
 }
 
-static void
-halt(unsigned thread, unsigned name)
+VERB2("halt", halt, thread, name)
 {
 	handles_early = true;
 	thread_stop_at(thread, word_of(name), false);
 }
 
-TWO(halt_before_change, thread, name,
+TWO("halt-before-change", thread, name,
     thread_stop_at(thread, word_of(name), true))
-
-/*
- * The queue alone: callers push, one consumer pops. It is the queue of a timer
- * that has no timeouts; a record's state is a number that counts its changes.
- *
- * What must hold in the end: the last change of each record was seen by the
- * consumer after a pop, or the consumer finds it in time for the earliest
- * deadline that was pushed since. A due pass sees all that is due and was
- * pushed before it began, and pops no page more often than something due was
- * pushed there. Nothing is popped more often than it was pushed.
- */
-
-static struct {
-	uint64_t state[INDEXES], seen[INDEXES];
-	/* The earliest deadline that was pushed and not seen. */
-	uint64_t due_ns[INDEXES];
-	unsigned pushed[INDEXES], popped[INDEXES];
-	/* The last change that is due and whose push has returned; and of those
-	 * who found no announcement. */
-	uint64_t owed[INDEXES], relied_on[INDEXES];
-	unsigned due_pushes[PAGES], due_pops[PAGES];
-	uint64_t announced;
-} queue;
-
-static void
-queue_begin(void)
-{
-	memset(&queue, 0, sizeof(queue));
-	memset(queue.due_ns, 0xff, sizeof(queue.due_ns));
-	sim_now_ns = timer->origin_ns + DUE_NS;
-}
-
-static uint32_t
-record_named(unsigned name)
-{
-	static const uint32_t indexes[] = {
-	    FIRST, FIRST + 1, FIRST + PAGE_RECORDS, SLAB_RECORDS + FIRST};
-
-	return indexes[name - RECORD_FIRST];
-}
-
-/* What callers do first: they change the record by a locked instruction.
- * Returns the change. */
-static uint64_t
-change_state(uint32_t index, uint64_t delay_ns)
-{
-	uint64_t deadline_ns = timer->origin_ns + delay_ns;
-
-	explore_modify(&queue.state[index], 8);
-	queue.pushed[index]++;
-	queue.due_pushes[index / PAGE_RECORDS] += delay_ns <= DUE_NS;
-	if (deadline_ns < queue.due_ns[index])
-		queue.due_ns[index] = deadline_ns;
-	return ++queue.state[index];
-}
-
-static uint64_t
-push_index(uint32_t index, uint64_t delay_ns)
-{
-	uint64_t deadline_ns = timer->origin_ns + delay_ns;
-	uint64_t change = change_state(index, delay_ns);
-
-	if (!mpsc_is_pushed(&timer->queue, index, deadline_ns))
-		(void)mpsc_push(&timer->queue, index, deadline_ns);
-	if (delay_ns <= DUE_NS && queue.owed[index] < change)
-		queue.owed[index] = change;
-	return change;
-}
-
-static uint64_t
-delay_named(unsigned name)
-{
-	return name == DUE ? DUE_NS : LATER_NS;
-}
-
-TWO(push, record, when,
-    (void)push_index(record_named(record), delay_named(when)))
-
-/* Without a look whether it is there. */
-static void
-push_anyway(unsigned record, unsigned when)
-{
-	uint64_t delay_ns = delay_named(when);
-
-	(void)change_state(record_named(record), delay_ns);
-	(void)mpsc_push(
-	    &timer->queue, record_named(record), timer->origin_ns + delay_ns);
-}
-
-static void
-push_index_and_ask(uint32_t index)
-{
-	uint64_t change = push_index(index, DUE_NS);
-
-	if (a64_load_seq(&queue.announced) == 0 &&
-	    queue.relied_on[index] < change)
-		queue.relied_on[index] = change;
-}
-
-/* Whether the consumer has announced that it is about to sleep. */
-OF(push_and_ask, record, push_index_and_ask(record_named(record)))
-
-/* A record in a slab that is made now. */
-static void
-grow_push_and_ask(void)
-{
-	take(1);
-	push_index_and_ask(held[explore_self()][0]);
-}
-
-static void
-look(uint32_t first, uint64_t bits)
-{
-	uint32_t index;
-
-	for (; bits != 0; bits &= bits - 1) {
-		index = first + (uint32_t)__builtin_ctzll(bits);
-		queue.popped[index]++;
-		explore_check(queue.popped[index] <= queue.pushed[index]);
-		queue.seen[index] = explore_load(&queue.state[index], 8);
-		queue.due_ns[index] = UINT64_MAX;
-	}
-}
-
-static void
-pop_due(void)
-{
-	uint64_t owed_before[INDEXES];
-	uint64_t bits;
-	uint32_t first, index;
-
-	memcpy(owed_before, queue.owed, sizeof(owed_before));
-	while ((bits = mpsc_pop_due(&timer->queue, sim_now_ns, &first)) != 0) {
-		queue.due_pops[first / PAGE_RECORDS]++;
-		explore_check(queue.due_pops[first / PAGE_RECORDS] <=
-		    queue.due_pushes[first / PAGE_RECORDS]);
-		look(first, bits);
-	}
-	for (index = 0; index < INDEXES; index++) {
-		if (queue.seen[index] < owed_before[index])
-			explore_fail("%u is due and was not popped", index);
-	}
-}
-
-static bool
-pop_page(void)
-{
-	uint64_t bits;
-	uint32_t first;
-
-	bits = mpsc_pop_any(&timer->queue, &first);
-	look(first, bits);
-	return bits != 0;
-}
-
-ALONE(pop_one_page, (void)pop_page())
-
-static void
-pop_any(void)
-{
-	while (pop_page())
-		continue;
-}
-
-/* The consumer is about to sleep: it pops, announces it, and looks whether
- * there is more. */
-static void
-pop_and_announce(void)
-{
-	pop_due();
-	pop_any();
-	a64_store_seq(&queue.announced, 1);
-	if (mpsc_is_empty(&timer->queue))
-		return;
-	pop_due();
-	pop_any();
-}
-
-OF(popped, record, explore_check(queue.seen[record_named(record)] > 0))
-
-static void
-queue_verify(void)
-{
-	uint32_t last = timer->store.limit * SLAB_RECORDS;
-	uint32_t index;
-
-	for (index = 0; index < last; index++) {
-		explore_check(queue.seen[index] >= queue.relied_on[index]);
-		if (queue.state[index] == queue.seen[index])
-			continue;
-		if (!queue_has(index, queue.due_ns[index]))
-			explore_fail("%u was pushed and is lost", index);
-		explore_check(!mpsc_is_empty(&timer->queue));
-	}
-}
-
-/* When no push is under way, one pass pops all, and its levels are settled. */
-static void
-queue_end(void)
-{
-	uint32_t last = timer->store.limit * SLAB_RECORDS;
-	uint32_t index;
-
-	queue_verify();
-	pop_due();
-	pop_any();
-	explore_check(mpsc_is_empty(&timer->queue));
-	for (index = 0; index < last; index++)
-		explore_check(queue.state[index] == queue.seen[index]);
-}
 
 void
 verbs_inside_reset(void)
@@ -509,47 +287,3 @@ verbs_inside_reset(void)
 	memset(in_hand, 0, sizeof(in_hand));
 	told_count = 0;
 }
-
-const struct verb verbs_inside[] = {
-    {"take", .of = take}, /* so many records */
-    {"take-uncached", .alone = take_uncached},
-    {"give", .of = give}, /* so many */
-    {"give-all", .alone = give_all},
-    {"give-held", .alone = give_held}, /* last: what all threads hold */
-    {"hand", .two = hand}, /* which one, to which thread */
-    {"slabs", .two = slabs}, /* at least, at most */
-    {"forget-free", .alone = forget_free},
-    {"sweep", .alone = sweep},
-    {"guess", .alone = guess},
-    {"trim", .alone = trim},
-    {"trim-nothing", .alone = trim_nothing},
-    {"await-trim", .alone = await_trim},
-    {"idle", .alone = is_idle}, /* the first slab is */
-    {"drop-stale", .alone = drop_stale},
-    {"owned", .of = owned},
-    {"unshared", .alone = unshared},
-    {"count-wakes", .alone = count_wakes},
-    {"woken-per-sleep", .alone = woken_per_sleep}, /* once */
-    {"two-pages", .alone = two_pages},
-    {"by", .of = by}, /* a tick: it is no later */
-    {"push-late", .of = push_late},
-    {"use", .two = use}, /* so many timeouts, ended forwards */
-    {"use-down", .two = use_down}, /* so many, one less, ... */
-    {"halt", .two = halt}, /* a thread, at which word */
-    {"halt-before-change", .two = halt_before_change},
-    {"await-halted", .alone = await_stopped},
-    {"go-on", .alone = go_on},
-    {"queue", .alone = queue_begin},
-    {"push", .two = push}, /* a record, due or later */
-    {"push-anyway", .two = push_anyway},
-    {"push-ask", .of = push_and_ask},
-    {"grow-push-ask", .alone = grow_push_and_ask},
-    {"pop-due", .alone = pop_due},
-    {"pop-page", .alone = pop_one_page},
-    {"pop-any", .alone = pop_any},
-    {"pop-announce", .alone = pop_and_announce},
-    {"popped", .of = popped},
-    {"queue-verify", .alone = queue_verify},
-    {"queue-end", .alone = queue_end},
-    {0},
-};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Timers of ever other options: made, used for a while, stopped, destroyed. See
- * random.h. */
+ * model.h. */
 #include "test/model/model.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ any_wheel(void)
 	return ANY_OF(lengths);
 }
 
-uint64_t
+static uint64_t
 power_of_two(uint64_t length)
 {
 	uint64_t power = 1;
@@ -89,8 +89,7 @@ plan_any(void)
 	    PLAN_MUNMAP, PLAN_MADVISE, PLAN_MADVISE, PLAN_SYSCONF, PLAN_CALLOC,
 	    PLAN_ALIGNED_ALLOC, PLAN_GETRANDOM, PLAN_CLOCK_REALTIME,
 	    PLAN_EVENTFD, PLAN_EVENTFD_READ, PLAN_EVENTFD_WRITE,
-	    PLAN_EVENTFD_WRITE, PLAN_CLOSE, PLAN_PTHREAD_CREATE,
-	    PLAN_PTHREAD_SETSPECIFIC};
+	    PLAN_EVENTFD_WRITE, PLAN_CLOSE, PLAN_PTHREAD_SETSPECIFIC};
 	struct plan plan = {.call = ANY_OF(calls), .nth = 1 + any_below(3)};
 	unsigned errors = 0;
 
@@ -161,7 +160,6 @@ check_unprocessed(struct hwt_unprocessed *unprocessed)
 		model_check(info.period_ns == entry->period_ns);
 		model_check(info.executor == entry->executor);
 		model_check(info.remaining_ns == remaining_ns);
-		COVER("returned by stop");
 		entry_end(entry);
 	}
 	model_check(unprocessed->count == count);
@@ -187,10 +185,8 @@ life_stop(void)
 	for (index = 0; index < model->limit; index++) {
 		struct model_entry *entry = &model->entries[index];
 
-		if (drop && entry->state == PENDING) {
-			COVER("dropped by stop");
+		if (drop && entry->state == PENDING)
 			entry_end(entry);
-		}
 		model_check(entry->state != PENDING);
 	}
 	model->left = 20;
@@ -271,7 +267,6 @@ step_elsewhere(void)
 	bool crowded = any_below(16) == 0;
 	pthread_t thread;
 
-	COVER("a step on another thread");
 	if (pthread_create(&thread, NULL,
 		crowded ? crowded_thread : step_thread, NULL) != 0)
 		model_object("no thread for a step");
@@ -281,37 +276,12 @@ step_elsewhere(void)
 static void
 look_inside(void)
 {
-	if (model->timer != NULL && !checker_check(&checker, model->timer))
-		model_object(checker.text);
-}
+	const char *wrong = NULL;
 
-/* Pages that are released and used again. */
-static void
-note_memory(void)
-{
-	const struct record_store *store = &model->timer->store;
-	uint32_t limit = store_limit(store);
-	uint64_t pages = 0;
-	uint32_t i;
-
-	for (i = 0; i < limit; i++)
-		pages += (uint64_t)__builtin_popcountll(
-		    a64_load_acquire(&slab_at(store, i)->committed));
-	if (pages > model->pages_seen)
-		COVER("pages of records were used, or used again");
-	else if (pages < model->pages_seen)
-		COVER("pages of records were released");
-	if (limit > 1)
-		COVER("a timer with more than one slab");
-	if (store->idle[0] != 0)
-		COVER("a slab was released with its header");
-	if (model->timer->wheel.decommitted[0] != 0)
-		COVER("chunks of the wheel were released");
-	if (a64_load_acquire(&store->shared_cache.accepted) > 0)
-		COVER("a record went through the shared cache");
-	if (model->timer->trim.active)
-		COVER("an advance left housekeeping behind");
-	model->pages_seen = pages;
+	if (model->timer != NULL)
+		wrong = checker_check(model->timer, false);
+	if (wrong != NULL)
+		model_object(wrong);
 }
 
 static void
@@ -322,7 +292,6 @@ look_at(struct model *at)
 		return;
 	model_check(model->wakes == model->wakes_expected);
 	model_check(hwt_pending_timeouts(model->timer) == pending_count());
-	note_memory();
 	if (model->operation % 64 == 0)
 		compare_counters();
 	if (model->operation % model_now.inside == 0)
@@ -332,8 +301,6 @@ look_at(struct model *at)
 static void
 model_step(void)
 {
-	uint64_t failures = plan_failures();
-
 	model = &models[any_below(MODELS)];
 	if (model_now.failures && any_below(64) == 0)
 		plan_any();
@@ -343,8 +310,6 @@ model_step(void)
 		step_elsewhere();
 	else
 		life_step();
-	if (plan_failures() > failures)
-		COVER("a call of the system failed");
 	look_at(&models[0]);
 	look_at(&models[1]);
 }

@@ -12,11 +12,9 @@
  *                  the timer calls back, which asks the model whether this
  *                  timeout may start now
  *   operations.c   functions op_ do one operation on both sides and compare
- *   misuse.c       operations that must be refused
  *   life.c         timers of ever other options: made, used, stopped, destroyed
  *   choices.c      the choices: at random, or as bytes say (a file, libFuzzer)
- *   checker*.c     the inside, by brute force
- *   cover.c        what has occurred, and what must
+ *   checker.c      the inside, by brute force
  *   scenarios.c    short programs with workers, executors and forks
  *   sweep.c        each of them with the first, second ... nth call of the
  *                  system failing
@@ -35,7 +33,6 @@
 
 #include "hwt.h"
 #include "test/model/checker.h"
-#include "test/model/cover.h"
 #include "test/sim/plan.h"
 
 #define MODELS 2
@@ -91,10 +88,6 @@ struct model_entry {
 	 * entry may still stand there, and then it is due there. */
 	uint64_t begun_tick;
 	uint64_t period_ns;
-	/* Taken over by the worker since it was scheduled. */
-	bool placed;
-	/* It was 2^30 rounds away. */
-	bool far;
 	/* Its deadline was set while the wheel was turned. */
 	bool in_turn;
 	/* Periodic and running: its last run; it has moved itself. */
@@ -156,8 +149,6 @@ struct model {
 
 	/* The last handle of each record. */
 	uint64_t handles[INDEXES];
-	/* Committed pages of records, when they were last counted. */
-	uint64_t pages_seen;
 
 	/* What hwt_next_wakeup said, as a tick, while it holds. */
 	bool armed;
@@ -179,8 +170,7 @@ struct model_options {
 	uint64_t steps;
 	/* Look inside after so many steps, and at the end. */
 	unsigned inside;
-	/* Some steps on another thread, and the shared timer, which has one;
-	 * some calls of the system fail. */
+	/* Some steps on another thread; some calls of the system fail. */
 	bool threads;
 	bool failures;
 };
@@ -189,7 +179,6 @@ extern struct model models[MODELS];
 extern struct model *model;
 /* Tasks that run inside each other, of all timers. */
 extern unsigned depth;
-extern struct checker checker;
 extern struct model_options model_now;
 
 /* Whatever does not hold ends here; must not return. text is one line. */
@@ -204,11 +193,14 @@ extern void (*model_failed)(const char *text);
 /* Counts the call and compares its answer, which it returns: rc, unless the
  * system has failed meanwhile and this is an error that comes of it. */
 #define model_rc(call, arguments, rc) \
-	(model_asks(), model_answered(CALL_##call, #call, call arguments, (rc)))
+	(model_asks(), model_answered(#call, call arguments, (rc)))
 
 void model_object(const char *text);
 void model_asks(void);
-int model_answered(enum call which, const char *name, int rc, int expected);
+int model_answered(const char *call, int rc, int expected);
+extern uint64_t calls_compared;
+/* Whether hwt.h lists rc as what a failure of the system may cause. */
+bool may_fail(const char *call, int rc);
 
 /* choices.c */
 void choices_from(const struct model_options *options);
@@ -233,8 +225,6 @@ void entry_named(struct model_entry *entry, hwt_timeout handle);
 void entry_end(struct model_entry *entry);
 /* What lies before it in the mailbox was cancelled, and is released now. */
 void pop_mail(const struct model_entry *entry);
-/* The worker takes everything over that is queued. */
-void entries_taken(void);
 uint64_t pending_count(void);
 /* Timeouts that executors hold. */
 uint64_t held_count(void);
@@ -255,15 +245,7 @@ void op_fill(void);
 void op_run_mailbox(size_t max);
 void compare_counters(void);
 
-/* misuse.c */
-void op_dead_handle(void);
-void op_options(void);
-void op_shared(void);
-
 /* life.c */
-
-/* The first power of two that is not less. */
-uint64_t power_of_two(uint64_t length);
 /* Stops it for the first time. */
 void life_stop(void);
 /* In a thread that has used no timer before, so that it repeats itself. */

@@ -139,93 +139,67 @@ new_answer(void)
 	return -ENOBUFS;
 }
 
-/* Now and then the caller wants no handle. */
+/* The calls that schedule. handle is NULL now and then. */
+enum how {
+	SCHEDULE,
+	ON,
+	AT,
+	PERIODIC
+};
+
 static int
-new_timeout(struct model_entry *entry, bool on, uint64_t delay_ns, int rc,
-    hwt_timeout *handle)
+schedule(struct model_entry *entry, enum how how, hwt_timeout *handle,
+    uint64_t time_ns, int rc)
 {
-	if (any_below(16) == 15) {
-		handle->id = 0;
-		handle = NULL;
-	}
-	if (delay_ns == 0)
-		COVER("scheduled with delay 0");
-	if (on)
+	switch (how) {
+	case SCHEDULE:
+		return model_rc(hwt_new_timeout,
+		    (model->timer, handle, model_task, entry, time_ns), rc);
+	case ON:
 		return model_rc(hwt_new_timeout_on,
 		    (model->timer, entry->executor, handle, model_task, entry,
-			delay_ns),
+			time_ns),
 		    rc);
-	return model_rc(hwt_new_timeout,
-	    (model->timer, handle, model_task, entry, delay_ns), rc);
+	case AT:
+		return model_rc(hwt_new_timeout_at,
+		    (model->timer, entry->executor, handle, model_task, entry,
+			time_ns),
+		    rc);
+	default:
+		return model_rc(hwt_new_periodic,
+		    (model->timer, entry->executor, handle, model_task, entry,
+			time_ns, entry->period_ns),
+		    rc);
+	}
 }
 
 static void
 op_schedule(void)
 {
+	static const enum how all[] = {SCHEDULE, ON, ON, AT, AT, PERIODIC};
 	struct model_entry *entry = free_entry();
-	uint64_t delay_ns = any_delay();
-	bool on = any_below(3) != 0;
+	enum how how = ANY_OF(all);
+	uint64_t time_ns = how == AT ? any_deadline() : any_delay();
 	hwt_timeout handle = {1};
-	int rc = 0;
+	bool unnamed = any_below(16) == 15;
+	bool bad;
 
 	if (entry == NULL)
 		return;
-	entry_choose(entry, on);
-	if (any_below(32) == 0) {
-		delay_ns = bad_delay();
-		rc = -EINVAL;
-	} else {
-		rc = new_answer();
-	}
-	if (new_timeout(entry, on, delay_ns, rc, &handle) == 0)
-		entry_begin(entry, handle, deadline_after(delay_ns));
-	else
-		model_check(handle.id == 0);
-}
-
-static void
-op_schedule_at(void)
-{
-	struct model_entry *entry = free_entry();
-	uint64_t deadline_ns = any_deadline();
-	hwt_timeout handle = {1};
-	int rc;
-
-	if (entry == NULL)
-		return;
-	entry_choose(entry, true);
-	rc = new_answer();
-	rc = model_rc(hwt_new_timeout_at,
-	    (model->timer, entry->executor, &handle, model_task, entry,
-		deadline_ns),
-	    rc);
-	if (rc == 0)
-		entry_begin(entry, handle, deadline_at(deadline_ns));
-	else
-		model_check(handle.id == 0);
-}
-
-static void
-op_schedule_periodic(void)
-{
-	struct model_entry *entry = free_entry();
-	uint64_t delay_ns = any_delay();
-	uint64_t period_ns = any_period();
-	hwt_timeout handle = {1};
-	int rc = -EINVAL;
-
-	if (entry == NULL)
-		return;
-	entry_choose(entry, true);
-	entry->period_ns = period_ns;
-	if (period_ns != 0)
-		rc = new_answer();
-	rc = model_rc(hwt_new_periodic,
-	    (model->timer, entry->executor, &handle, model_task, entry,
-		delay_ns, period_ns),
-	    rc);
-	if (rc == 0)
-		entry_begin(entry, handle, deadline_after(delay_ns));
+	entry_choose(entry, how != SCHEDULE);
+	if (how == PERIODIC)
+		entry->period_ns = any_period();
+	bad = how == PERIODIC ? entry->period_ns == 0
+	    : how == AT       ? false
+			      : any_below(32) == 0;
+	if (bad && how != PERIODIC)
+		time_ns = bad_delay();
+	if (unnamed)
+		handle.id = 0;
+	if (schedule(entry, how, unnamed ? NULL : &handle, time_ns,
+		bad ? -EINVAL : new_answer()) == 0)
+		entry_begin(entry, handle,
+		    how == AT ? deadline_at(time_ns) : deadline_after(time_ns));
 	else
 		model_check(handle.id == 0);
 }
@@ -261,16 +235,10 @@ op_cancel(struct model_entry *entry, bool wait)
 	if (rc != 0)
 		return;
 	model->expected.cancelled++;
-	if (entry->state == HELD) {
+	if (entry->state == HELD)
 		entry->state = REVOKED;
-		COVER("cancelled while an executor held it");
-		return;
-	}
-	if (entry->placed)
-		COVER("cancelled in its bucket");
 	else
-		COVER("cancelled before it was placed");
-	entry_end(entry);
+		entry_end(entry);
 }
 
 static int
@@ -293,14 +261,8 @@ reschedule_answer(const struct model_entry *entry)
 static void
 entry_move(struct model_entry *entry, uint64_t deadline_ns)
 {
-	uint64_t tick = entry->tick;
-
 	model->expected.rescheduled++;
 	entry_set_deadline(entry, deadline_ns);
-	if (entry->tick < tick)
-		COVER("rescheduled to an earlier tick");
-	else
-		COVER("rescheduled to a later tick");
 	if (entry->state == RUNNING)
 		entry->moved = true;
 	else
@@ -310,37 +272,27 @@ entry_move(struct model_entry *entry, uint64_t deadline_ns)
 static void
 op_reschedule(struct model_entry *entry)
 {
-	uint64_t delay_ns = any_delay();
+	bool at = any_below(2) == 0;
+	uint64_t time_ns = at ? any_deadline() : any_delay();
 	int rc;
 
 	if (entry == NULL)
 		return;
-	if (any_below(32) == 0) {
+	if (!at && any_below(32) == 0) {
 		model_rc(hwt_reschedule,
 		    (model->timer, entry->handle, bad_delay()), -EINVAL);
 		return;
 	}
 	rc = reschedule_answer(entry);
-	model_rc(hwt_reschedule, (model->timer, entry->handle, delay_ns), rc);
+	if (at)
+		model_rc(hwt_reschedule_at,
+		    (model->timer, entry->handle, time_ns), rc);
+	else
+		model_rc(
+		    hwt_reschedule, (model->timer, entry->handle, time_ns), rc);
 	if (rc == 0)
-		entry_move(entry, deadline_after(delay_ns));
-}
-
-static void
-op_reschedule_at(struct model_entry *entry)
-{
-	uint64_t deadline_ns = any_deadline();
-	int rc;
-
-	if (entry == NULL)
-		return;
-	if (entry->state == RUNNING && any_below(2) == 0)
-		deadline_ns = entry->deadline_ns; /* that of this very run */
-	rc = reschedule_answer(entry);
-	model_rc(
-	    hwt_reschedule_at, (model->timer, entry->handle, deadline_ns), rc);
-	if (rc == 0)
-		entry_move(entry, deadline_at(deadline_ns));
+		entry_move(
+		    entry, at ? deadline_at(time_ns) : deadline_after(time_ns));
 }
 
 /* Whether a touch of it makes a new one. NULL: there is none yet. */
@@ -359,22 +311,8 @@ touch_replaces(const struct model_entry *entry)
 	}
 }
 
-/* What an executor holds is cancelled. */
-static void
-replaced(struct model_entry *entry)
-{
-	if (entry == NULL) {
-		COVER("a touch made a first timeout");
-	} else if (entry->state == HELD) {
-		COVER("a touch replaced what an executor holds");
-		entry->state = REVOKED;
-		model->expected.cancelled++;
-	} else if (entry->state == RUNNING) {
-		COVER("a touch replaced a running timeout");
-	}
-}
-
-/* fresh is the one that the call may make. */
+/* fresh is the one that the call may make; what an executor holds is cancelled
+ * then. */
 static void
 touch(struct model_entry *entry, struct model_entry *fresh)
 {
@@ -399,15 +337,16 @@ touch(struct model_entry *entry, struct model_entry *fresh)
 		bad ? bad_delay() : delay_ns),
 	    rc);
 	if (rc == 0 && replaces) {
-		replaced(entry);
+		if (entry != NULL && entry->state == HELD) {
+			entry->state = REVOKED;
+			model->expected.cancelled++;
+		}
 		entry_begin(fresh, handle, deadline_after(delay_ns));
 		return;
 	}
 	model_check(handle.id == before.id);
-	if (rc == 0) {
-		COVER("a touch moved a timeout");
+	if (rc == 0)
 		entry_move(entry, deadline_after(delay_ns));
-	}
 }
 
 static void
@@ -562,7 +501,6 @@ posted(struct hwt_post *begun)
 	pop_mail(entry);
 	model->mail_begun++;
 	entry->state = ENDED;
-	COVER("a posted function ran");
 	memset(begun, 0xa5, sizeof(*begun));
 	if (any_below(4) == 0 && !model->ending)
 		post(entry);
@@ -590,7 +528,6 @@ advance_ended(uint64_t last)
 {
 	unsigned index;
 
-	entries_taken();
 	for (index = 0; index < model->limit; index++) {
 		struct model_entry *entry = &model->entries[index];
 
@@ -618,12 +555,7 @@ op_advance(uint64_t step_ns)
 		model_check(tasks_started == UINT64_MAX);
 		return;
 	}
-	if (step_ns == 0)
-		COVER("an advance at an unchanged clock");
-	else if (step_ns / model->tick_ns > model->wheel)
-		COVER("an advance over more than a round");
 	model->now_ns += step_ns;
-	entries_taken();
 	model->armed = false;
 	model->advancing = true;
 	model->frames++;
@@ -700,7 +632,6 @@ op_next_wakeup(void)
 		model_check(wait_ns <= model->tick_ns);
 	if (model->stopped || model->advancing)
 		return wait_ns;
-	entries_taken();
 	earliest_ticks(&due, &look);
 	model_check(wait_ns <= wait_until(due));
 	model_check(wait_ns >= wait_until(look) ||
@@ -778,8 +709,6 @@ static void
 op_clock(void)
 {
 	model->now_ns += any_bounded_step();
-	if (model->frames > 0)
-		COVER("the clock moved on inside a task");
 }
 
 void
@@ -806,6 +735,68 @@ compare_counters(void)
 		late += stats.lateness_ns_histogram[index];
 	model_check(late == model->expired);
 	model->ticks_seen = stats.ticks;
+}
+
+/* Handles that name nothing. */
+
+static hwt_timeout
+live_handle(const struct model *of)
+{
+	unsigned turn;
+
+	for (turn = 0; turn < 32 && of->limit > 0; turn++) {
+		const struct model_entry *entry =
+		    &of->entries[any_below(of->limit)];
+
+		if (entry->state != ENDED)
+			return entry->handle;
+	}
+	return (hwt_timeout){any_word()};
+}
+
+static hwt_timeout
+dead_handle(void)
+{
+	uint64_t known =
+	    model->stale_count < STALE ? model->stale_count : STALE;
+	uint64_t which = any_below(4);
+
+	if (which == 0)
+		return live_handle(
+		    model == &models[0] ? &models[1] : &models[0]);
+	if (any_below(8) == 0)
+		return HWT_CLOSED;
+	if (which == 1) {
+		hwt_timeout live = live_handle(model);
+
+		live.id ^= UINT64_C(1) << any_below(64);
+		return live;
+	}
+	if (which == 2 || known == 0)
+		return (hwt_timeout){any_word_of(64)};
+	return model->stale[any_below(known)];
+}
+
+static void
+op_dead_handle(void)
+{
+	hwt_timeout dead = dead_handle();
+	hwt_timeout closed = HWT_CLOSED;
+	int64_t remaining_ns = 1;
+	void *arg = NULL;
+
+	model_rc(hwt_cancel, (model->timer, dead), -ENOENT);
+	model_rc(hwt_cancel_wait, (model->timer, dead), -ENOENT);
+	model_rc(
+	    hwt_reschedule, (model->timer, dead, any_word() >> 1), -ENOENT);
+	model_rc(hwt_reschedule_at, (model->timer, dead, any_word()), -ENOENT);
+	model_rc(hwt_remaining, (model->timer, dead, &remaining_ns), -ENOENT);
+	model_rc(hwt_state, (model->timer, dead, &arg), -ENOENT);
+	model_rc(hwt_run, (model->timer, dead), -ENOENT);
+	model_check(remaining_ns == 1 && arg == NULL);
+	model_rc(hwt_touch, (model->timer, NULL, &closed, model_task, NULL, 0),
+	    -ECANCELED);
+	model_check(closed.id == UINT64_MAX);
 }
 
 /* The other timer, from here. */
@@ -874,7 +865,7 @@ op_trim(void)
 static void
 op_seldom(void)
 {
-	switch (any_below(10)) {
+	switch (any_below(8)) {
 	case 0:
 	case 1:
 		op_stop();
@@ -885,12 +876,6 @@ op_seldom(void)
 	case 3:
 		op_trim();
 		break;
-	case 4:
-		op_options();
-		break;
-	case 5:
-		op_shared();
-		break;
 	default:
 		compare_counters();
 	}
@@ -899,22 +884,23 @@ op_seldom(void)
 void
 op_any(void)
 {
-	static void (*const frequent[])(void) = {op_schedule, op_schedule_at,
-	    op_schedule, op_post, op_dead_handle, op_clock, op_schedule_at,
-	    op_schedule_periodic};
 	uint64_t which = any_below(32);
 
 	model->operation++;
-	if (which < 8)
-		frequent[which]();
+	if (which < 5)
+		op_schedule();
+	else if (which < 6)
+		op_post();
+	else if (which < 7)
+		op_dead_handle();
+	else if (which < 8)
+		op_clock();
 	else if (which < 10)
 		op_cancel(any_entry(), false);
 	else if (which < 12)
 		op_cancel(any_entry(), true);
-	else if (which < 14)
-		op_reschedule(any_entry());
 	else if (which < 16)
-		op_reschedule_at(any_entry());
+		op_reschedule(any_entry());
 	else if (which < 17)
 		op_touch(any_below(4) == 0 ? NULL : any_entry());
 	else if (which < 18)
@@ -943,10 +929,8 @@ op_in_task(struct model_entry *running)
 	while (turns-- > 0) {
 		switch (any_below(11)) {
 		case 0:
-			op_reschedule(running);
-			break;
 		case 5:
-			op_reschedule_at(running);
+			op_reschedule(running);
 			break;
 		case 6:
 			op_touch(running);

@@ -141,14 +141,20 @@ static struct shared {
 	struct report baseline[32];
 } * shared;
 
-static void
-exec_here(const char *name, const struct plan *plan, int report_fd)
+static const char *
+plan_words(const struct plan *plan)
 {
-	char words[80];
+	static char words[80];
 
 	(void)snprintf(words, sizeof(words), "%u %d %" PRIu64 " %u", plan->call,
 	    plan->error, plan->nth, plan->lasting);
-	(void)setenv("HWT_PLAN", words, 1);
+	return words;
+}
+
+static void
+exec_here(const char *name, const struct plan *plan, int report_fd)
+{
+	(void)setenv("HWT_PLAN", plan_words(plan), 1);
 	(void)dup2(report_fd, REPORT_FD);
 	execl(
 	    "/proc/self/exe", "model", "--sweep", "--here", name, (char *)NULL);
@@ -215,9 +221,9 @@ run_and_judge(
 	if (wrong != NULL) {
 		shared->failures++;
 		fprintf(stderr,
-		    "FAIL %s; repeat: model --sweep %s %s %d %" PRIu64 "%s\n",
-		    wrong, name, plan_kinds[plan->call].name, plan->error,
-		    plan->nth, plan->lasting ? "+" : "");
+		    "FAIL %s: %s; repeat: HWT_PLAN='%s' model --sweep --here "
+		    "%s 3>&2\n",
+		    wrong, plan_kinds[plan->call].name, plan_words(plan), name);
 	}
 	return report.injected;
 }
@@ -324,25 +330,6 @@ sweep_all(const char *only)
 	return tell(only == NULL);
 }
 
-static int
-sweep_one(const char *name, char **words)
-{
-	const struct plan none = {.nth = 0};
-	struct plan plan = {.error = atoi(words[1])};
-	char *end;
-
-	while (plan.call < PLAN_CALLS &&
-	    strcmp(plan_kinds[plan.call].name, words[0]) != 0)
-		plan.call++;
-	plan.nth = strtoull(words[2], &end, 10);
-	plan.lasting = *end == '+';
-	if (plan.call == PLAN_CALLS || plan.nth == 0)
-		fail("no such call: %s %s", words[0], words[2]);
-	(void)run_apart(name, &none, &shared->baseline[0]);
-	(void)run_and_judge(name, &plan, &shared->baseline[0]);
-	return tell(false);
-}
-
 int
 sweep_main(int argc, char **argv)
 {
@@ -352,7 +339,5 @@ sweep_main(int argc, char **argv)
 	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc == 4)
-		return sweep_one(argv[0], argv + 1);
 	return sweep_all(argc > 0 ? argv[0] : NULL);
 }

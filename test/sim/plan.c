@@ -206,58 +206,99 @@ fails(enum plan_call call)
 	return true;
 }
 
-static int
-counted(int result, _Atomic int64_t *held, int change)
-{
-	if (result >= 0)
-		*held += change;
-	return result;
-}
+/* The library's calls. Those of PLANNED do what they always do, or fail; held
+ * notes what the library has then. */
+#define PLANNED(call, type, function, parameters, failed, arguments, held) \
+	type planned_##function parameters;                                \
+                                                                           \
+	type planned_##function parameters                                 \
+	{                                                                  \
+		type result;                                               \
+                                                                           \
+		if (fails(call))                                           \
+			return failed;                                     \
+		result = function arguments;                               \
+		held;                                                      \
+		return result;                                             \
+	}
+/* Of threads: it returns its error. */
+#define PLANNED_THREAD(call, function, parameters, arguments, held) \
+	int planned_##function parameters;                          \
+                                                                    \
+	int planned_##function parameters                           \
+	{                                                           \
+		int error = planned_error(call);                    \
+                                                                    \
+		if (error == 0)                                     \
+			error = function arguments;                 \
+		if (error == 0)                                     \
+			held;                                       \
+		return error;                                       \
+	}
+#define NOTHING (void)0
 
-/* Memory. */
+PLANNED(PLAN_ALIGNED_ALLOC, void *, aligned_alloc,
+    (size_t alignment, size_t size), NULL, (alignment, size), held_blocks++)
+PLANNED(PLAN_CALLOC, void *, calloc, (size_t count, size_t size), NULL,
+    (count, size), held_blocks++)
+PLANNED(PLAN_MMAP, void *, mmap,
+    (void *address, size_t length, int prot, int flags, int fd, off_t offset),
+    MAP_FAILED, (address, length, prot, flags, fd, offset),
+    held_bytes += (int64_t)length)
+PLANNED(PLAN_MADVISE, int, madvise, (void *address, size_t length, int advice),
+    -1, (address, length, advice), NOTHING)
+PLANNED(PLAN_SYSCONF, long, sysconf, (int name), -1, (name), NOTHING)
+PLANNED(PLAN_OPEN, int, open, (const char *path, int flags), -1, (path, flags),
+    held_fds += result >= 0)
+PLANNED(PLAN_EVENTFD, int, eventfd, (unsigned count, int flags), -1,
+    (count, flags), held_fds += result >= 0)
+PLANNED(PLAN_EVENTFD_READ, int, eventfd_read, (int fd, eventfd_t *value), -1,
+    (fd, value), NOTHING)
+PLANNED(PLAN_EVENTFD_WRITE, int, eventfd_write, (int fd, eventfd_t value), -1,
+    (fd, value), NOTHING)
+PLANNED(PLAN_FFLUSH, int, fflush, (FILE * file), EOF, (file), NOTHING)
 
-void *planned_aligned_alloc(size_t alignment, size_t size);
-void *planned_calloc(size_t count, size_t size);
+PLANNED_THREAD(PLAN_PTHREAD_CREATE, pthread_create,
+    (pthread_t * thread, const pthread_attr_t *attr, void *(*start)(void *),
+	void *argument),
+    (thread, attr, start, argument), held_threads++)
+PLANNED_THREAD(PLAN_PTHREAD_JOIN, pthread_join,
+    (pthread_t thread, void **result), (thread, result), held_threads--)
+PLANNED_THREAD(PLAN_PTHREAD_TRYJOIN_NP, pthread_tryjoin_np,
+    (pthread_t thread, void **result), (thread, result), held_threads--)
+PLANNED_THREAD(PLAN_PTHREAD_ATFORK, pthread_atfork,
+    (void (*prepare)(void), void (*parent)(void), void (*child)(void)),
+    (prepare, parent, child), NOTHING)
+PLANNED_THREAD(PLAN_PTHREAD_ATTR_GETDETACHSTATE, pthread_attr_getdetachstate,
+    (const pthread_attr_t *attr, int *state), (attr, state), NOTHING)
+PLANNED_THREAD(PLAN_PTHREAD_KEY_CREATE, pthread_key_create,
+    (pthread_key_t * key, void (*destroy)(void *)), (key, destroy), NOTHING)
+PLANNED_THREAD(PLAN_PTHREAD_SETSPECIFIC, pthread_setspecific,
+    (pthread_key_t key, const void *value), (key, value), NOTHING)
+PLANNED_THREAD(PLAN_PTHREAD_SETNAME_NP, pthread_setname_np,
+    (pthread_t thread, const char *name), (thread, name), NOTHING)
+
+/* The others. */
 void planned_free(void *block);
-void *planned_mmap(
-    void *address, size_t length, int prot, int flags, int fd, off_t offset);
+int planned_clock_gettime(clockid_t clock, struct timespec *now);
+long planned_syscall(long number, const void *word, int operation,
+    uint32_t value, const struct timespec *until, void *other, uint32_t mask);
+_Noreturn void planned_abort(void);
+ssize_t planned_getrandom(void *buffer, size_t size, unsigned flags);
+ssize_t planned_read(int fd, void *buffer, size_t size);
+int planned_poll(struct pollfd *fds, nfds_t count, int wait_ms);
+ssize_t planned_write(int fd, const void *buffer, size_t size);
 int planned_munmap(void *address, size_t length);
-int planned_madvise(void *address, size_t length, int advice);
-long planned_sysconf(int name);
+int planned_close(int fd);
+int planned_nanosleep(const struct timespec *time, struct timespec *left);
 
-void *
-planned_aligned_alloc(size_t alignment, size_t size)
-{
-	if (fails(PLAN_ALIGNED_ALLOC))
-		return NULL;
-	held_blocks++;
-	return aligned_alloc(alignment, size);
-}
+int planned_vfprintf(FILE *file, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 
-void *
-planned_calloc(size_t count, size_t size)
+int
+planned_vfprintf(FILE *file, const char *format, va_list arguments)
 {
-	if (fails(PLAN_CALLOC))
-		return NULL;
-	held_blocks++;
-	return calloc(count, size);
-}
-
-void
-planned_free(void *block)
-{
-	held_blocks -= block != NULL;
-	free(block);
-}
-
-void *
-planned_mmap(
-    void *address, size_t length, int prot, int flags, int fd, off_t offset)
-{
-	if (fails(PLAN_MMAP))
-		return MAP_FAILED;
-	held_bytes += (int64_t)length;
-	return mmap(address, length, prot, flags, fd, offset);
+	return fails(PLAN_VFPRINTF) ? -1 : vfprintf(file, format, arguments);
 }
 
 /* What cannot be unmapped does not count. */
@@ -268,36 +309,14 @@ planned_munmap(void *address, size_t length)
 	return fails(PLAN_MUNMAP) ? -1 : munmap(address, length);
 }
 
+/* Linux closes it, whatever it returns. */
 int
-planned_madvise(void *address, size_t length, int advice)
+planned_close(int fd)
 {
-	return fails(PLAN_MADVISE) ? -1 : madvise(address, length, advice);
-}
+	int result = close(fd);
 
-long
-planned_sysconf(int name)
-{
-	return fails(PLAN_SYSCONF) ? -1 : sysconf(name);
-}
-
-/* Time, sleeping, the end. */
-
-int planned_clock_gettime(clockid_t clock, struct timespec *now);
-int planned_nanosleep(const struct timespec *time, struct timespec *left);
-long planned_syscall(long number, const void *word, int operation,
-    uint32_t value, const struct timespec *until, void *other, uint32_t mask);
-_Noreturn void planned_abort(void);
-ssize_t planned_getrandom(void *buffer, size_t size, unsigned flags);
-
-/* If the time were used all the same, everything would be due. */
-int
-planned_clock_gettime(clockid_t clock, struct timespec *now)
-{
-	if (!fails(clock == CLOCK_MONOTONIC ? PLAN_CLOCK_GETTIME
-					    : PLAN_CLOCK_REALTIME))
-		return clock_gettime(clock, now);
-	*now = (struct timespec){.tv_sec = (time_t)1 << 31};
-	return -1;
+	held_fds--;
+	return fails(PLAN_CLOSE) ? -1 : result;
 }
 
 /* This thread was refused a wait, and has not paused since. */
@@ -308,6 +327,24 @@ planned_nanosleep(const struct timespec *time, struct timespec *left)
 {
 	is_refused = false;
 	return fails(PLAN_NANOSLEEP) ? -1 : nanosleep(time, left);
+}
+
+void
+planned_free(void *block)
+{
+	held_blocks -= block != NULL;
+	free(block);
+}
+
+/* If the time were used all the same, everything would be due. */
+int
+planned_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	if (!fails(clock == CLOCK_MONOTONIC ? PLAN_CLOCK_GETTIME
+					    : PLAN_CLOCK_REALTIME))
+		return clock_gettime(clock, now);
+	*now = (struct timespec){.tv_sec = (time_t)1 << 31};
+	return -1;
 }
 
 /* The library calls syscall for futex, and for the priority of its threads, as
@@ -360,26 +397,6 @@ planned_getrandom(void *buffer, size_t size, unsigned flags)
 	return -1;
 }
 
-/* Descriptors and text. */
-
-int planned_open(const char *path, int flags);
-ssize_t planned_read(int fd, void *buffer, size_t size);
-int planned_close(int fd);
-int planned_eventfd(unsigned count, int flags);
-int planned_eventfd_read(int fd, eventfd_t *value);
-int planned_eventfd_write(int fd, eventfd_t value);
-int planned_poll(struct pollfd *fds, nfds_t count, int wait_ms);
-ssize_t planned_write(int fd, const void *buffer, size_t size);
-int planned_vfprintf(FILE *file, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-int planned_fflush(FILE *file);
-
-int
-planned_open(const char *path, int flags)
-{
-	return counted(fails(PLAN_OPEN) ? -1 : open(path, flags), &held_fds, 1);
-}
-
 ssize_t
 planned_read(int fd, void *buffer, size_t size)
 {
@@ -389,35 +406,6 @@ planned_read(int fd, void *buffer, size_t size)
 		return read(fd, buffer, error == 0 ? size : 1);
 	errno = error;
 	return -1;
-}
-
-/* Linux closes it, whatever it returns. */
-int
-planned_close(int fd)
-{
-	int result = close(fd);
-
-	held_fds--;
-	return fails(PLAN_CLOSE) ? -1 : result;
-}
-
-int
-planned_eventfd(unsigned count, int flags)
-{
-	return counted(
-	    fails(PLAN_EVENTFD) ? -1 : eventfd(count, flags), &held_fds, 1);
-}
-
-int
-planned_eventfd_read(int fd, eventfd_t *value)
-{
-	return fails(PLAN_EVENTFD_READ) ? -1 : eventfd_read(fd, value);
-}
-
-int
-planned_eventfd_write(int fd, eventfd_t value)
-{
-	return fails(PLAN_EVENTFD_WRITE) ? -1 : eventfd_write(fd, value);
 }
 
 /* Messages on stderr: failures provoke them by the dozen, and they are not
@@ -438,51 +426,3 @@ planned_write(int fd, const void *buffer, size_t size)
 	(void)buffer;
 	return fails(PLAN_WRITE) ? -1 : (ssize_t)size;
 }
-
-int
-planned_vfprintf(FILE *file, const char *format, va_list arguments)
-{
-	return fails(PLAN_VFPRINTF) ? -1 : vfprintf(file, format, arguments);
-}
-
-int
-planned_fflush(FILE *file)
-{
-	return fails(PLAN_FFLUSH) ? EOF : fflush(file);
-}
-
-/* Threads: these return their error. PLAN_THREADS defines such a function; its
- * success changes the number of threads. */
-
-#define PLAN_THREADS(call, function, change, parameters, arguments) \
-	int planned_##function parameters;                          \
-                                                                    \
-	int planned_##function parameters                           \
-	{                                                           \
-		int error = planned_error(call);                    \
-                                                                    \
-		if (error == 0)                                     \
-			error = function arguments;                 \
-		(void)counted(-error, &held_threads, change);       \
-		return error;                                       \
-	}
-
-PLAN_THREADS(PLAN_PTHREAD_CREATE, pthread_create, 1,
-    (pthread_t * thread, const pthread_attr_t *attr, void *(*start)(void *),
-	void *argument),
-    (thread, attr, start, argument))
-PLAN_THREADS(PLAN_PTHREAD_JOIN, pthread_join, -1,
-    (pthread_t thread, void **result), (thread, result))
-PLAN_THREADS(PLAN_PTHREAD_TRYJOIN_NP, pthread_tryjoin_np, -1,
-    (pthread_t thread, void **result), (thread, result))
-PLAN_THREADS(PLAN_PTHREAD_ATFORK, pthread_atfork, 0,
-    (void (*prepare)(void), void (*parent)(void), void (*child)(void)),
-    (prepare, parent, child))
-PLAN_THREADS(PLAN_PTHREAD_ATTR_GETDETACHSTATE, pthread_attr_getdetachstate, 0,
-    (const pthread_attr_t *attr, int *state), (attr, state))
-PLAN_THREADS(PLAN_PTHREAD_KEY_CREATE, pthread_key_create, 0,
-    (pthread_key_t * key, void (*destroy)(void *)), (key, destroy))
-PLAN_THREADS(PLAN_PTHREAD_SETSPECIFIC, pthread_setspecific, 0,
-    (pthread_key_t key, const void *value), (key, value))
-PLAN_THREADS(PLAN_PTHREAD_SETNAME_NP, pthread_setname_np, 0,
-    (pthread_t thread, const char *name), (thread, name))

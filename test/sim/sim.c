@@ -73,13 +73,13 @@ static struct state {
 	struct start start[THREADS];
 	unsigned starts;
 	unsigned wakes[THREADS]; /* calls of futex_wake for one */
+	unsigned calls[SIM_CALLS];
 	uint64_t file[FILES];
 	bool open[FILES];
 } sim;
 
 struct sim_settings sim_settings;
 struct sim_failure sim_failures[SIM_CALLS];
-unsigned sim_calls[SIM_CALLS];
 uint64_t sim_now_ns;
 
 static _Alignas(4096) char arena[ARENA];
@@ -109,7 +109,6 @@ sim_reset(void)
 	memset(&sim, 0, sizeof(sim));
 	sim_settings = (struct sim_settings){0};
 	memset(sim_failures, 0, sizeof(sim_failures));
-	memset(sim_calls, 0, sizeof(sim_calls));
 	sim_now_ns = 1000000000;
 	if (core_reset != NULL)
 		core_reset();
@@ -128,7 +127,7 @@ static bool
 fails(enum sim_call call)
 {
 	const struct sim_failure *failure = &sim_failures[call];
-	unsigned number = sim_calls[call]++;
+	unsigned number = sim.calls[call]++;
 
 	if (number < failure->after ||
 	    number - failure->after >= failure->count)
@@ -241,8 +240,8 @@ release(const void *memory, size_t bytes)
 		explore_fail("memory is released before a store to it");
 }
 
-static void *
-map(size_t bytes)
+void *
+system_map(size_t bytes)
 {
 	size_t rounded = (bytes + LINE - 1) / LINE * LINE;
 	char *memory = arena + sim.used;
@@ -253,12 +252,6 @@ map(size_t bytes)
 	sim.used += rounded;
 	sim.held += rounded / LINE;
 	return memory;
-}
-
-void *
-system_map(size_t bytes)
-{
-	return fails(SIM_MAP) ? NULL : map(bytes);
 }
 
 void
@@ -299,13 +292,6 @@ system_release(void *memory, size_t bytes)
 	return true;
 }
 
-void
-sim_wipe(void *memory, size_t bytes)
-{
-	touch_all(memory, bytes);
-	memset(memory, 0, bytes);
-}
-
 /* A piece of that size that was freed; NULL: none. */
 static void *
 alloc_again(size_t bytes)
@@ -332,14 +318,12 @@ sim_alloc(size_t bytes, int fill)
 	struct piece *piece = &sim.piece[sim.pieces];
 	void *memory = NULL;
 
-	if (fails(SIM_ALLOC))
-		return NULL;
 	if (sim_settings.memory_recurs)
 		memory = alloc_again(bytes);
 	if (memory == NULL) {
 		if (sim.pieces++ == PIECES_MAX)
 			explore_fail("too many pieces of memory");
-		memory = map(bytes);
+		memory = system_map(bytes);
 		*piece = (struct piece){memory, bytes, false};
 	}
 	return memset(memory, fill, bytes);
@@ -744,10 +728,6 @@ sim_eventfd(void)
 {
 	int fd;
 
-	if (fails(SIM_EVENTFD)) {
-		errno = EMFILE;
-		return -1;
-	}
 	for (fd = 0; sim.open[fd]; fd++)
 		continue;
 	sim.open[fd] = true;

@@ -21,9 +21,9 @@
  * TIME is a word, sim_now_ns. It moves when somebody calls sim_clock_add, or
  * when no thread can go on: then to the next moment at which a sleep ends.
  *
- * FAILURES. sim_failures says which calls of each kind fail: the first so many
+ * FAILURES. sim_failures says which calls of a kind fail: the first so many
  * succeed, the next so many fail. With may set, the explorer tries both for
- * each of these: it fails, and it does not. sim_calls counts them.
+ * each of these: it fails, and it does not.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -67,11 +67,8 @@ struct sim_settings {
 extern struct sim_settings sim_settings;
 
 enum sim_call {
-	SIM_MAP, /* system_map: NULL */
 	SIM_RELEASE, /* system_release: false */
-	SIM_ALLOC, /* malloc, calloc, aligned_alloc: NULL */
 	SIM_THREAD, /* pthread_create: EAGAIN */
-	SIM_EVENTFD, /* eventfd: EMFILE */
 	SIM_CALLS
 };
 /* Each execution starts without. */
@@ -81,7 +78,6 @@ struct sim_failure {
 	bool may; /* or they do not */
 };
 extern struct sim_failure sim_failures[SIM_CALLS];
-extern unsigned sim_calls[SIM_CALLS];
 
 extern uint64_t sim_now_ns;
 
@@ -127,8 +123,6 @@ int sim_nanosleep(const struct timespec *pause);
 int sim_clock_gettime(struct timespec *now);
 ssize_t sim_getrandom(void *to, size_t bytes);
 void *sim_alloc(size_t bytes, int fill);
-/* It reads as 0 then: for what is released and may still be read. */
-void sim_wipe(void *memory, size_t bytes);
 void sim_free(void *memory);
 int sim_eventfd(void);
 int sim_eventfd_read(int fd, eventfd_t *count);

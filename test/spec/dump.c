@@ -13,7 +13,7 @@
 SUITE(dump);
 
 #define BOUNDARY(tick) (FIXTURE_START + TICKS(tick))
-#define ENTRY "  %#" PRIx64 " deadline %" PRIu64 " ns in %" PRIu64 " ns"
+#define ENTRY " deadline %" PRIu64 " ns in %" PRIu64 " ns"
 
 static char *
 dump_of(const struct hwt *timer)
@@ -82,38 +82,32 @@ Test(dump, options_and_clock_come_first)
 	manual_close();
 }
 
-ManualTest(dump, timeouts_are_in_the_order_of_ticks_with_bucket_and_round)
+ManualTest(dump, each_timeout_says_where_it_is)
 {
-	hwt_timeout far = schedule(TICKS(17), 0xa);
-	hwt_timeout near = schedule(TICKS(3) - 1, 0xb);
-	hwt_timeout same = schedule(TICKS(17) - 5, 0xc);
-
-	(void)manual_wait();
-
-	assert_dump("bucket 3, round 0: tick 3 at %" PRIu64 " ns:\n" ENTRY
-		    " arg 0xb\n"
-		    "bucket 1, round 2: tick 17 at %" PRIu64 " ns:\n" ENTRY
-		    " arg 0xc\n" ENTRY " arg 0xa\n",
-	    BOUNDARY(3), near.id, BOUNDARY(3) - 1, TICKS(3) - 1, BOUNDARY(17),
-	    same.id, BOUNDARY(17) - 5, TICKS(17) - 5, far.id, BOUNDARY(17),
-	    TICKS(17));
-}
-
-ManualTest(dump, queue_is_in_order_and_never_due_timeouts_come_last)
-{
-	hwt_timeout never = schedule(HWT_NEVER, 1), second, first;
+	hwt_timeout never = schedule(HWT_NEVER, 1);
+	hwt_timeout far = schedule(TICKS(17), 0xa), queued;
 
 	(void)manual_wait();
 	executor_init(&recorder, EXECUTOR_HOLDS);
-	second = schedule(TICKS(2), 2);
-	assert_ok(hwt_new_periodic(manual.timer, &recorder.hook, &first,
+	assert_ok(hwt_new_periodic(manual.timer, &recorder.hook, &queued,
 	    forbidden_task, (void *)7, TICKS(1), 333));
 
-	assert_dump("in the queue:\n" ENTRY
-		    " period 333 ns arg 0x7 executor %p\n" ENTRY
-		    " arg 0x2\nnever due:\n  %#" PRIx64 " never due arg 0x1\n",
-	    first.id, BOUNDARY(1), TICKS(1), (void *)&recorder.hook, second.id,
-	    BOUNDARY(2), TICKS(2), never.id);
+	assert_dump("%#" PRIx64 " never due arg 0x1\n%#" PRIx64
+		    " at tick 17 (bucket 1, round 2)" ENTRY
+		    " arg 0xa\n%#" PRIx64 " in the queue" ENTRY
+		    " period 333 ns arg 0x7 executor %p\n",
+	    never.id, far.id, BOUNDARY(17), TICKS(17), queued.id, BOUNDARY(1),
+	    TICKS(1), (void *)&recorder.hook);
+
+	manual_tick(1);
+	assert_dump("%#" PRIx64 " never due arg 0x1\n%#" PRIx64
+		    " at tick 17 (bucket 1, round 2)" ENTRY
+		    " arg 0xa\n%#" PRIx64 " in an executor deadline %" PRIu64
+		    " ns in 0 ns period 333 ns arg 0x7 executor %p\n",
+	    never.id, far.id, BOUNDARY(17), TICKS(16), queued.id, BOUNDARY(1),
+	    (void *)&recorder.hook);
+	assert_ok(hwt_cancel(manual.timer, queued));
+	(void)executor_run(&recorder, 0);
 }
 
 /* Who may ask. */

@@ -28,26 +28,6 @@ take_any(uint64_t *random, uint64_t delay_ns)
 	    delay_ns, (enum kind)random_below(random, KINDS));
 }
 
-/* hwt_new_timeout: a deadline can be up to 3 us later than requested; and a
- * delay of 0 counts as 1 ns. */
-#define DEADLINE_LATE_NS (3000 + 1)
-
-/* The task may run before latest_ns is known; later runs see it. */
-static int
-produce_periodic(struct item *item, uint64_t delay_ns, uint64_t *random)
-{
-	int error;
-
-	item->period_ns = 1 + random_below(random, 20 * round_.tick_ns);
-	error = hwt_new_periodic(item_timer(item), item->executor,
-	    item_handle(item), storm_task, item, delay_ns, item->period_ns);
-	if (delay_ns < INT64_MAX)
-		atomic_store_explicit(&item->latest_ns,
-		    stress_now_ns() + delay_ns + DEADLINE_LATE_NS,
-		    memory_order_relaxed);
-	return error;
-}
-
 static int
 produce(struct item *item, uint64_t delay_ns, uint64_t *random)
 {
@@ -56,7 +36,9 @@ produce(struct item *item, uint64_t delay_ns, uint64_t *random)
 
 	switch (random_below(random, 8)) {
 	case 0:
-		return produce_periodic(item, delay_ns, random);
+		item->period_ns = 1 + random_below(random, 20 * round_.tick_ns);
+		return hwt_new_periodic(timer, item->executor, handle,
+		    storm_task, item, delay_ns, item->period_ns);
 	case 1:
 		return hwt_touch(
 		    timer, item->executor, handle, storm_task, item, delay_ns);
@@ -106,7 +88,6 @@ act_cancel(struct item *item, bool waits)
 	} else {
 		stress_check(
 		    error == -EINPROGRESS && !waits, "cancel: %d", error);
-		item_seen_running(item);
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executors of a round: a pool, two mailboxes with their loops, one that
- * refuses, and one that does this and that: see storm.h. */
+/* The executors of a round: a pool, two mailboxes with their loops, and one
+ * that does this and that: see storm.h. */
 #include "storm.h"
 
 #include <poll.h>
@@ -53,16 +53,6 @@ loop_stop(struct loop *loop)
 	close(loop->quit_fd);
 }
 
-static int
-refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
-{
-	(void)ctx;
-	(void)timer;
-	(void)timeout;
-	atomic_fetch_add_explicit(&round_.refused, 1, memory_order_relaxed);
-	return -EBUSY;
-}
-
 static bool
 held_push(struct held *held, struct hwt *timer, hwt_timeout timeout)
 {
@@ -91,7 +81,8 @@ be_moody(void *ctx, struct hwt *timer, hwt_timeout timeout)
 		if (held_push(ctx, timer, timeout))
 			return 0;
 	}
-	return refuse(ctx, timer, timeout);
+	atomic_fetch_add_explicit(&round_.refused, 1, memory_order_relaxed);
+	return -EBUSY;
 }
 
 /* Some timeouts are run long after, when the timer was stopped: nothing but the
@@ -127,7 +118,6 @@ held_thread(void *arg)
 void
 executors_start(uint64_t *random)
 {
-	static struct hwt_executor refusing = {refuse, NULL};
 	static struct hwt_executor moody = {be_moody, &round_.held};
 	unsigned threads = 1 + (unsigned)random_below(random, 3);
 	unsigned i;
@@ -144,7 +134,6 @@ executors_start(uint64_t *random)
 	for (i = 0; i < LOOPS; i++)
 		round_.executors[MAILBOX + i] =
 		    hwt_mailbox_executor(round_.loops[i].mailbox);
-	round_.executors[REFUSING] = &refusing;
 	round_.executors[MOODY] = &moody;
 }
 

@@ -3,7 +3,7 @@
  * storm: threads that do everything to timers at once, and a ledger that counts
  * how each timeout ended.
  *
- * A round makes timers and executors of six kinds, lets 2 to 16 threads at
+ * A round makes timers and executors of five kinds, lets 2 to 16 threads at
  * them, and stops the timers from several threads at the same time. Each
  * timeout has an item. When the executors have drained, each accepted item must
  * have ended exactly once (started, cancelled, or returned by stop) and each
@@ -14,8 +14,7 @@
  *
  * A periodic item ends when it is cancelled or returned, or its last run ends
  * it, because a cancel or the stop came while it was in an executor or running.
- * Its k-th run is not before its first deadline and k periods; runs do not
- * overlap, and those that were missed are not made up for.
+ * Its runs do not overlap, and none is before its first deadline.
  *
  * The payload of an item is a plain word on purpose. It belongs to the
  * producer, then to whoever ends the timeout; so ThreadSanitizer checks the
@@ -26,10 +25,8 @@
  *   ledger.c     items: how they begin and end, and what must be in the end
  *   actors.c     what threads do, and tasks
  *   executors.c  pool, mailboxes, and executors of our own
- *   disturb.c    signals, SIGSTOP, threads, executors and timers that come and
- *                go
+ *   disturb.c    signals, SIGSTOP, threads and executors that come and go
  *   children.c   forks
- *   steady.c     modes of their own: lost wake-ups, flat memory
  */
 #ifndef STORM_H
 #define STORM_H
@@ -46,7 +43,8 @@ enum {
 	LOOPS = 2,
 	/* Cancellers choose among that many of the newest timeouts. */
 	WINDOW = 2048,
-	HELD_MAX = 256
+	HELD_MAX = 256,
+	GROWTH_MAX = 2 << 20
 };
 
 /* Ends, counted in bits of their own. */
@@ -61,7 +59,6 @@ enum kind {
 	POOL,
 	MAILBOX,
 	OTHER_MAILBOX,
-	REFUSING,
 	MOODY,
 	KINDS,
 	/* An executor that does not live as long as the round. */
@@ -82,17 +79,13 @@ struct item {
 	 * cancelled by that. */
 	atomic_bool replaced;
 	uint64_t payload;
-	/* due_ns: not before. started_ns, ended_ns: of the last run. */
-	uint64_t due_ns, started_ns, ended_ns, period_ns;
+	/* due_ns: not before. started_ns: of the last run. */
+	uint64_t due_ns, started_ns, period_ns;
 	atomic_bool running;
-	/* Of a periodic one. latest_ns: the first deadline is not after; 0 when
-	 * not known. moved: its grid was moved. last: its task was told
-	 * that there is no run after this one. runs_max: not 0 when a cancel
-	 * was told -EINPROGRESS. */
-	_Atomic uint64_t latest_ns;
+	/* Of a periodic one. moved: its grid was moved. last: its task was told
+	 * that there is no run after this one. */
 	atomic_bool moved;
 	bool last;
-	atomic_uint runs_max;
 };
 
 /* An event loop of its own thread. It waits without a time limit, so that a due
@@ -139,7 +132,7 @@ extern struct round round_;
 
 /* What the command line asks for. */
 struct disturbers {
-	bool signals, forks, threads, makers;
+	bool forks, come_and_go;
 };
 extern struct disturbers disturbers;
 
@@ -165,9 +158,8 @@ item_timer(const struct item *item)
 void item_publish(struct item *item, int error);
 /* By whoever has just ended the timeout. */
 void item_end(struct item *item, unsigned how);
-/* A call was told that it has ended, or that it is running. */
+/* A call was told that it has ended. */
 void item_seen_ended(struct item *item);
-void item_seen_running(struct item *item);
 void item_begin_run(struct item *item, hwt_timeout timeout);
 void item_end_run(struct item *item);
 void ledger_verify(bool exact);
@@ -191,25 +183,16 @@ void executors_stop(void);
 /* disturb.c */
 void *disturber_threads(void *salt);
 void *disturber_executors(void *salt);
-void *disturber_makers(void *salt);
 void signals_start(void);
 void signals_stop(void);
 /* In a child process that is stopped now and then, runs the rest of the
  * program; returns in that process alone. */
 void sigstop_begin(void);
-void makers_verify(void);
 
 /* children.c */
 void *disturber_forks(void *salt);
 /* Forks now and then; called by tasks. */
 void fork_in_task(hwt_timeout timeout);
 void children_reap(void);
-
-/* steady.c */
-void run_wake(void);
-void run_flat(void);
-void flat_check(const char *what, bool last);
-unsigned folder_entries(const char *path);
-unsigned threads_now(void);
 
 #endif

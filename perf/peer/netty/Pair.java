@@ -9,7 +9,6 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -21,8 +20,7 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * pair, as in perf/calls.h, of Netty's HashedWheelTimer: threads schedule one
- * timeout and cancel the oldest, or one at random. All that is measured is run
- * once before, until the just-in-time compiler has done its work; then the
+ * timeout and cancel the oldest. All that is measured is run once before, until the just-in-time compiler has done its work; then the
  * garbage of that is collected.
  *
  * Who would call it unfair: Netty's users, since in a handler they schedule on
@@ -33,7 +31,7 @@ import java.util.concurrent.locks.LockSupport;
  * window ends when it has done so.
  */
 final class Pair {
-	private static final int BATCH = 512, SAMPLED = 64;
+	private static final int BATCH = 512;
 	private static final long MS = 1_000_000, DELAY_MS = 30_000;
 	private static final Path TASKS = Paths.get("/proc/self/task");
 	private static final Map<String, String> OPTIONS = new HashMap<>();
@@ -42,8 +40,7 @@ final class Pair {
 
 	private static HashedWheelTimer timer;
 	private static int threads, outstanding;
-	private static long tickMs, windowNs, begun, clockCost;
-	private static boolean random;
+	private static long tickMs, windowNs, begun;
 	private static CyclicBarrier barrier;
 
 	private static long option(String name, long otherwise) {
@@ -82,15 +79,11 @@ final class Pair {
 	/** A thread that makes pairs. */
 	private static final class Caller extends Thread {
 		private final Timeout[] table = new Timeout[outstanding];
-		private final java.util.Random lot;
-		/** One in SAMPLED; what does not fit is not kept. */
-		final long[] times = new long[4_000_000];
-		int sampled, place;
+		int place;
 		long done, refused;
 
-		Caller(int number, long seed) {
+		Caller(int number) {
 			super("caller-" + number);
-			lot = new java.util.Random(seed * 1_000_003 + number);
 		}
 
 		private Timeout schedule() {
@@ -98,28 +91,13 @@ final class Pair {
 			    TASK, DELAY_MS, TimeUnit.MILLISECONDS);
 		}
 
-		private void replace() {
-			int at = random ? lot.nextInt(outstanding) : place++;
-
-			if (place == outstanding)
-				place = 0;
-			if (!table[at].cancel())
-				refused++;
-			table[at] = schedule();
-		}
-
 		private void batch() {
-			for (int i = 0; i < BATCH; i++) {
-				if (done++ % SAMPLED != 0 ||
-				    sampled == times.length) {
-					replace();
-					continue;
-				}
-				long from = System.nanoTime();
-
-				replace();
-				times[sampled++] = Math.max(0,
-				    System.nanoTime() - from - clockCost);
+			for (int i = 0; i < BATCH; i++, done++) {
+				if (!table[place].cancel())
+					refused++;
+				table[place] = schedule();
+				if (++place == outstanding)
+					place = 0;
 			}
 		}
 
@@ -129,7 +107,7 @@ final class Pair {
 				table[i] = schedule();
 			for (int i = 0; i < 2; i++) {
 				meet();
-				done = sampled = 0;
+				done = 0;
 				meet();
 				do
 					batch();
@@ -199,34 +177,7 @@ final class Pair {
 		sleepUntil(until);
 	}
 
-	private static long measureClock() {
-		long[] cost = new long[10_001];
-
-		for (int batch = 0; batch < 50; batch++)
-			for (int i = 0; i < cost.length; i++) {
-				long from = System.nanoTime();
-
-				cost[i] = System.nanoTime() - from;
-			}
-		Arrays.sort(cost);
-		return cost[cost.length / 2];
-	}
-
-	private static void printCalls(Caller[] callers) {
-		long[] all = Arrays.stream(callers)
-		    .flatMapToLong(caller -> Arrays.stream(
-			caller.times, 0, caller.sampled))
-		    .sorted().toArray();
-		String[] names = {"p50", "p99", "p999", "max"};
-		double[] parts = {0.5, 0.99, 0.999, 1};
-
-		for (int i = 0; i < names.length; i++)
-			print("call_" + names[i] + "_ns", "ns",
-			    all[(int)Math.min(all.length - 1L,
-				(long)(parts[i] * all.length))]);
-	}
-
-	/** cpu_ns, wall_ns and the times of calls. */
+	/** cpu_ns and wall_ns. */
 	private static void measure(Caller[] callers, long window)
 	    throws InterruptedException {
 		long cpu, wall, done = 0;
@@ -256,7 +207,6 @@ final class Pair {
 		}
 		print("cpu_ns", "ns", (double)cpu / done);
 		print("wall_ns", "ns", (double)wall / done);
-		printCalls(callers);
 	}
 
 	private static void about() {
@@ -279,13 +229,12 @@ final class Pair {
 		threads = (int)option("threads", 1);
 		outstanding = (int)option("outstanding", 1024);
 		tickMs = option("tick_ms", 100);
-		random = option("random", 0) != 0;
-		long seed = option("seed", 1), seconds = option("seconds", 1);
+		option("seed", 1);
+		long seconds = option("seconds", 1);
 		if (!OPTIONS.isEmpty() || !arguments[0].equals("pair")) {
 			System.err.println("not with " + OPTIONS.keySet());
 			System.exit(77);
 		}
-		clockCost = measureClock();
 		timer = new HashedWheelTimer(work -> {
 			Thread thread = new Thread(work, "wheel");
 
@@ -297,7 +246,7 @@ final class Pair {
 		Caller[] callers = new Caller[threads];
 
 		for (int i = 0; i < threads; i++) {
-			callers[i] = new Caller(i, seed);
+			callers[i] = new Caller(i);
 			callers[i].start();
 		}
 		sleepUntil(System.nanoTime() + 200 * MS);
