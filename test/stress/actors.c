@@ -261,21 +261,6 @@ act_periodic(struct item *item, hwt_timeout timeout)
 		    item, timeout, random_below(&random, 5 * round_.tick_ns));
 }
 
-/* On the thread of its loop, which may run the mailbox again from inside. */
-static void
-act_in_loop(struct loop *loop, hwt_timeout timeout)
-{
-	static _Thread_local bool nested;
-
-	stress_check(pthread_equal(pthread_self(), loop->thread),
-	    "a task on another thread than its loop's");
-	if (nested || timeout.id % 16 != 3)
-		return;
-	nested = true;
-	stress_check(!hwt_mailbox_run(loop->mailbox, 2, NULL), "a nested run");
-	nested = false;
-}
-
 /* Another's, or its own. It does not wait: two tasks that wait for each other
  * would do so for ever. */
 static void
@@ -304,6 +289,8 @@ storm_task(hwt_timeout timeout, void *arg)
 		fork_in_task(timeout);
 	cancel_another(timeout);
 	if (item->kind == MAILBOX || item->kind == OTHER_MAILBOX)
-		act_in_loop(&round_.loops[item->kind - MAILBOX], timeout);
+		stress_check(pthread_equal(pthread_self(),
+				 round_.loops[item->kind - MAILBOX].thread),
+		    "a task on another thread than its loop's");
 	item_end_run(item);
 }

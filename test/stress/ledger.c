@@ -18,7 +18,7 @@ item_take(unsigned timer, uint64_t delay_ns, enum kind kind)
 	item = &round_.items[index];
 	item->timer = timer;
 	item->kind = kind;
-	item->executor = kind < KINDS ? round_.executors[kind] : NULL;
+	item->executor = round_.executors[kind];
 	item->payload = PAYLOAD_SCHEDULED(index);
 	item->due_ns = stress_now_ns() + delay_ns;
 	if (delay_ns >= INT64_MAX)

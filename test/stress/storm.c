@@ -9,8 +9,7 @@
  *
  *   calm      rounds without a disturber
  *   stop      many brief rounds, stopped at once
- *   come_and_go
- *             rounds in which threads and executors do so
+ *   threads   rounds in which threads come and go
  *   forks     rounds in which threads and tasks fork
  *   signals   rounds under a flood of signals
  *   sigstop   rounds in a process that is stopped now and then
@@ -173,16 +172,13 @@ round_end(bool executors_first)
 }
 
 static unsigned
-disturbers_start(pthread_t threads[3], uintptr_t salt)
+disturbers_start(pthread_t threads[2], uintptr_t salt)
 {
 	unsigned count = 0;
 
-	if (disturbers.come_and_go) {
+	if (disturbers.threads)
 		threads[count++] =
 		    stress_thread(disturber_threads, (void *)(salt + 32));
-		threads[count++] =
-		    stress_thread(disturber_executors, (void *)(salt + 33));
-	}
 	if (disturbers.forks)
 		threads[count++] =
 		    stress_thread(disturber_forks, (void *)(salt + 35));
@@ -192,7 +188,7 @@ disturbers_start(pthread_t threads[3], uintptr_t salt)
 static void
 round_run(uint64_t *random, uint64_t number, uint64_t length_ns)
 {
-	pthread_t actors[ACTORS_MAX], others[3];
+	pthread_t actors[ACTORS_MAX], others[2];
 	unsigned count =
 	    ACTORS_MIN + (unsigned)(number % (ACTORS_MAX - ACTORS_MIN + 1));
 	uintptr_t salt = number * 64;
@@ -314,11 +310,11 @@ run_forks(void)
 }
 
 static void
-run_come_and_go(void)
+run_threads(void)
 {
-	disturbers.come_and_go = true;
+	disturbers.threads = true;
 	run_rounds(100, HWT_MS(100));
-	disturbers.come_and_go = false;
+	disturbers.threads = false;
 }
 
 static void
@@ -347,7 +343,7 @@ static const struct mode {
 } modes[] = {
     {"calm", run_calm},
     {"stop", run_stop},
-    {"come_and_go", run_come_and_go},
+    {"threads", run_threads},
     {"forks", run_forks},
     {"signals", run_signals},
 };

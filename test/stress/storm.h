@@ -25,7 +25,7 @@
  *   ledger.c     items: how they begin and end, and what must be in the end
  *   actors.c     what threads do, and tasks
  *   executors.c  pool, mailboxes, and executors of our own
- *   disturb.c    signals, SIGSTOP, threads and executors that come and go
+ *   disturb.c    signals, SIGSTOP, threads that come and go
  *   children.c   forks
  */
 #ifndef STORM_H
@@ -60,9 +60,7 @@ enum kind {
 	MAILBOX,
 	OTHER_MAILBOX,
 	MOODY,
-	KINDS,
-	/* An executor that does not live as long as the round. */
-	BRIEF = KINDS
+	KINDS
 };
 
 struct item {
@@ -132,7 +130,7 @@ extern struct round round_;
 
 /* What the command line asks for. */
 struct disturbers {
-	bool forks, come_and_go;
+	bool forks, threads;
 };
 extern struct disturbers disturbers;
 
@@ -182,7 +180,6 @@ void executors_stop(void);
 
 /* disturb.c */
 void *disturber_threads(void *salt);
-void *disturber_executors(void *salt);
 void signals_start(void);
 void signals_stop(void);
 /* In a child process that is stopped now and then, runs the rest of the
