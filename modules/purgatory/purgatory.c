@@ -1310,8 +1310,9 @@ shards_sum(struct hwt_purgatory *purgatory, struct shard *sum)
 		sum->bytes += shard->bytes;
 		for (k = HWT_COMPLETED; k <= HWT_SHUT_DOWN; k++)
 			sum->ended[k] += shard->ended[k];
-		/* E:deciding and E:returned acquire */
+		/* E:deciding acquire */
 		sum->deciding += a64_load_acquire(&shard->deciding);
+		/* E:returned acquire */
 		sum->returned += a64_load_acquire(&shard->returned);
 		shard_unlock(shard);
 	}

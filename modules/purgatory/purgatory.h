@@ -60,9 +60,9 @@ enum state {
 };
 
 /*
- * A block of malloc. home is the shard of its first key, whose lock guards
- * seen and batch to has_threshold; the rest does not change until it has ended, or is
- * its owner's.
+ * A block of malloc. home is the shard of its first key, whose lock guards seen
+ * and batch to has_threshold. The rest does not change until it has ended, or
+ * is its owner's.
  */
 struct operation {
 	hwt_operation handle; /* its timeout's, with salt */

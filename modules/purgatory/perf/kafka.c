@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kafka's purgatory as it has been since 2015 and is in 2025, in C
+ * B: Kafka's purgatory as it has been since 2015 and is in 2025, in C
  * (DelayedOperationPurgatory, DelayedOperation): a list of operations for each
  * key, in 512 parts, each with a lock. Whoever walks a list removes what has
  * completed, and the key, when its list is empty. An operation has a lock for
- * its predicate and its outcome, and is cancelled in the wheel when it
- * completes. When more than 1,000 have completed since the last time, the
- * wheel's thread purges all lists: it looks whenever one of its buckets is due,
- * for delays of more than 20 ms each 20 ms.
+ * its predicate and its outcome. When more than 1,000 have completed since the
+ * last time, the wheel's thread purges all lists, at most each 20 ms.
  *
  * Who would call it unfair: who maintains Kafka, since a broker does not spend
  * its time here, and this is not its code. So it is the design that is
  * compared, with the same compiler and allocator, and each time that there was
- * a choice the cheaper one was taken: hwt is its wheel too (Kafka's has 20
- * buckets of 1, 20, 400 ms and so on, each with a lock, in a queue by deadline,
- * behind a lock for readers and writers); a list is walked under its part's
- * lock, and is no lock-free queue; a watch asks the predicate once, not twice;
- * an operation is one block of memory, its places in lists inside. For that,
- * predicates and callbacks run with locks held here, and must not call back.
+ * a choice the cheaper one was taken: hwt is its wheel, a list is walked under
+ * its part's lock, a watch asks the predicate once, an operation is one block.
+ * For that, predicates run with locks held here, and must not call back.
  */
-#include <pthread.h>
-
 #include "modules/purgatory/perf/design.h"
 
 enum {
 	PARTS = 512,
 	PURGE_AT = 1000
 };
-
-struct operation;
 
 /* An operation's place in a key's list. */
 struct place {
@@ -76,37 +67,27 @@ has_completed(struct operation *operation)
 	    &operation->completed, memory_order_acquire);
 }
 
-/* With the operation's lock. */
 static void
-complete(struct operation *operation, bool expired)
-{
-	atomic_store_explicit(
-	    &operation->completed, true, memory_order_release);
-	atomic_fetch_add_explicit(&ended, 1, memory_order_relaxed);
-	if (!expired && hwt_cancel(timer, operation->timeout) == 0)
-		release(operation, 1);
-	request_ended(operation->request);
-}
-
-static void
-try_complete(struct operation *operation)
+try_complete(struct operation *operation, bool has_expired)
 {
 	pthread_mutex_lock(&operation->lock);
-	if (!has_completed(operation) && request_holds(operation->request))
-		complete(operation, false);
+	if (!has_completed(operation) &&
+	    (has_expired || request_holds(operation->request))) {
+		atomic_store_explicit(
+		    &operation->completed, true, memory_order_release);
+		atomic_fetch_add_explicit(&ended, 1, memory_order_relaxed);
+		if (!has_expired && hwt_cancel(timer, operation->timeout) == 0)
+			release(operation, 1);
+		request_ended(operation->request);
+	}
 	pthread_mutex_unlock(&operation->lock);
 }
 
 static void
-expire(hwt_timeout timeout, void *arg)
+expire(hwt_timeout timeout, void *operation)
 {
-	struct operation *operation = arg;
-
 	(void)timeout;
-	pthread_mutex_lock(&operation->lock);
-	if (!has_completed(operation))
-		complete(operation, true);
-	pthread_mutex_unlock(&operation->lock);
+	try_complete(operation, true);
 	release(operation, 1);
 }
 
@@ -143,7 +124,7 @@ list_walk(struct part *where, struct entry **at, bool purge)
 	while (next != list->last) {
 		place = *next;
 		if (!purge && !has_completed(place->operation))
-			try_complete(place->operation);
+			try_complete(place->operation, false);
 		if (!has_completed(place->operation)) {
 			next = &place->next;
 			continue;
@@ -162,37 +143,27 @@ list_walk(struct part *where, struct entry **at, bool purge)
 }
 
 static void
-part_purge(struct part *where)
-{
-	struct entry **at;
-	uint32_t i;
-
-	pthread_mutex_lock(&where->lock);
-	for (i = 0; i < where->keys.buckets; i++) {
-		at = &where->keys.bucket[i];
-		while (*at != NULL) {
-			if (list_walk(where, at, true))
-				at = &(*at)->chain;
-		}
-	}
-	pthread_mutex_unlock(&where->lock);
-}
-
-static void
 maybe_purge(hwt_timeout timeout, void *arg)
 {
-	unsigned i;
+	struct part *where;
+	struct entry **at;
+	uint32_t i;
 
 	(void)timeout;
 	(void)arg;
 	if (atomic_load(&ended) <= PURGE_AT)
 		return;
 	atomic_store(&ended, 0);
-	for (i = 0; i < PARTS; i++)
-		part_purge(&part[i]);
+	for (where = part; where < &part[PARTS]; where++) {
+		pthread_mutex_lock(&where->lock);
+		for (i = 0; i < where->keys.buckets; i++) {
+			for (at = &where->keys.bucket[i]; *at != NULL;)
+				if (list_walk(where, at, true))
+					at = &(*at)->chain;
+		}
+		pthread_mutex_unlock(&where->lock);
+	}
 }
-
-/* The design. */
 
 static void
 create(void)
@@ -215,18 +186,14 @@ destroy(void)
 	perf_must(hwt_destroy(timer) == 0, "hwt_destroy");
 }
 
-static struct part *
-part_of(uint32_t hash)
-{
-	return &part[hash % PARTS];
-}
-
-static struct operation *
-operation_make(struct request *request)
+static void
+watch(struct request *request, uint64_t delay_ns)
 {
 	const uint32_t count = request->key_count;
 	struct operation *operation =
 	    malloc(sizeof(*operation) + count * sizeof(operation->place[0]));
+	struct part *where;
+	uint32_t hash, i;
 
 	perf_must(operation != NULL, "malloc");
 	operation->request = request;
@@ -234,31 +201,20 @@ operation_make(struct request *request)
 	/* Of each key, of the timeout and of the caller. */
 	atomic_init(&operation->references, count + 2);
 	atomic_init(&operation->completed, false);
-	return operation;
-}
-
-static void
-watch(struct request *request, uint64_t delay_ns)
-{
-	struct operation *operation = operation_make(request);
-	const uint32_t count = request->key_count;
-	uint32_t i;
-
 	/* Whoever finds it in a list knows its timeout. */
 	perf_must(hwt_new_timeout(timer, &operation->timeout, expire, operation,
 		      delay_ns) == 0,
 	    "hwt_new_timeout");
 	for (i = 0; i < count && !has_completed(operation); i++) {
-		uint32_t hash = request_hash(request->key[i]);
-		struct part *where = part_of(hash);
-
+		hash = request_hash(request->key[i]);
+		where = &part[hash % PARTS];
 		operation->place[i].operation = operation;
 		pthread_mutex_lock(&where->lock);
 		list_add(
 		    where, request->key[i], hash / PARTS, &operation->place[i]);
 		pthread_mutex_unlock(&where->lock);
 	}
-	try_complete(operation);
+	try_complete(operation, false);
 	release(operation, count - i + 1);
 }
 
@@ -266,7 +222,7 @@ static void
 check(uint32_t key)
 {
 	uint32_t hash = request_hash(key);
-	struct part *where = part_of(hash);
+	struct part *where = &part[hash % PARTS];
 	struct entry **at;
 
 	pthread_mutex_lock(&where->lock);

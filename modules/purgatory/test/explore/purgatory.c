@@ -212,8 +212,7 @@ make_with(const struct hwt_purgatory_options *options)
 	purgatory_calls = NULL;
 	moved = false;
 	explore_check(hwt_purgatory_create(&purgatory, timer, options) == 0);
-	explore_check(
-	    (key_hash(&purgatory->secret, &a) & 1) == 0 &&
+	explore_check((key_hash(&purgatory->secret, &a) & 1) == 0 &&
 	    (key_hash(&purgatory->secret, &b) & 1) == 1);
 	explore_name(&state, 8, "state");
 }

@@ -366,6 +366,25 @@ Test(answers, a_timer_that_was_stopped_underneath)
 	assert_rc(hwt_destroy(yard.fixture.timer), 0);
 }
 
+Test(answers, hwt_purgatory_watch_EAGAIN_when_no_thread_can_be_had)
+{
+	struct hwt_options options = {.tick_ns = HWT_MS(1)};
+	struct hwt_operation_spec spec = spec_of(3);
+	struct hwt *timer;
+
+	assert_rc(hwt_create(&timer, &options), 0);
+	assert_rc(hwt_purgatory_create(&yard.purgatory, timer, NULL), 0);
+	fault_arm_thread(EAGAIN);
+	spec.try_complete = does_not_hold;
+	assert_rc(hwt_purgatory_watch(yard.purgatory, NULL, &spec), -EAGAIN);
+	(void)fault_disarm();
+	assert_stats(&yard, 0, 0, 0);
+	assert_rc(hwt_purgatory_shutdown(yard.purgatory), 0);
+	assert_rc(hwt_purgatory_destroy(yard.purgatory), 0);
+	assert_rc(hwt_stop(timer, NULL), 0);
+	assert_rc(hwt_destroy(timer), 0);
+}
+
 YardTest(answers, hwt_purgatory_destroy_EBUSY_while_something_is_pending)
 {
 	party_make(&yard);
