@@ -592,6 +592,12 @@ batch_settle(struct batch *batch, uint32_t tried)
 		    i < tried && operation->try_complete != NULL;
 		if (i >= tried)
 			operation->again = true;
+		/* As most are: nobody has come upon it. */
+		if (operation->outcome == 0 && !operation->again &&
+		    !(batch->holds && i + 1 == tried)) {
+			operation->state = OPERATION_IDLE;
+			continue;
+		}
 		settled =
 		    operation_settle(operation, batch->holds && i + 1 == tried);
 		batch->decided += settled == SETTLED_ENDED;
