@@ -18,7 +18,6 @@
 uint16_t server_open(uint16_t port);
 /* Serves until the descriptor becomes readable or is closed. */
 void server_run(int until_fd);
-/* True: nothing was left, and the counters agree. */
-bool server_close(void);
+bool server_close(void); /* true: nothing was left, the counters agree */
 
 #endif
