@@ -74,7 +74,7 @@ spec := $(wildcard test/spec/*.c)
 storm := $(wildcard test/stress/*.c)
 misuse := $(wildcard test/misuse/*.c)
 model := $(wildcard test/model/*.c) test/sim/plan.c
-explorer := $(filter-out test/explore/selftest.c,$(wildcard test/explore/*.c)) \
+explorer := $(wildcard test/explore/*.c) \
 	$(filter-out test/sim/plan.c,$(wildcard test/sim/*.c)) \
 	test/script.c test/model/checker.c \
 	$(wildcard modules/*/test/explore/*.c)
@@ -136,11 +136,6 @@ build/%/core.o: $$(call objects,$(explored))
 			print "--rename-section " $$2 "=hwt_" word[2] }') $@
 
 build/%/explore: build/%/core.o $$(call objects,$(explorer))
-	$(link_program)
-
-# The explorer alone, against plain search on random programs.
-build/explore/selftest: $$(call objects,$(patsubst %,test/explore/%.c, \
-		selftest explore))
 	$(link_program)
 
 # What is compiled with clang for its warnings alone.

@@ -1676,7 +1676,7 @@ run_prepare(void)
 		limits.depth = CHANGE_POINTS_MAX;
 	clock_width = widths[limits.memory];
 	reducing = limits.search == EXPLORE_REDUCED ||
-	    (limits.search == EXPLORE_BOUNDED && !limits.unreduced);
+	    limits.search == EXPLORE_BOUNDED;
 	replay.at = limits.replay;
 	replay.again = 0;
 	prefix = 0;

@@ -61,7 +61,6 @@ struct explore_limits {
 	unsigned steps_max; /* per execution, 0: 20,000; more is a livelock */
 	const char *replay; /* a schedule that was printed; NULL: none */
 	bool trace; /* print each point */
-	bool unreduced; /* the self-test's: EXPLORE_BOUNDED in every order */
 };
 
 struct explore_result {
@@ -138,8 +137,7 @@ void explore_add_local(void *local, size_t bytes);
  *   is changed, it still is then. That change and the store's flush are
  *   dependent, so that both orders are tried. A store that has not begun, or
  *   to a part that nobody has touched, begins after the question.
- *
- * The self-test compares this with every order. */
+ */
 bool explore_is_buffered(const void *at, size_t bytes);
 
 /* What traces and failures call these bytes: kept until the next begin. */
