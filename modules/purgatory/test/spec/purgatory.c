@@ -280,15 +280,6 @@ cancel_count(unsigned key, unsigned decided)
 }
 
 static void
-too_late(unsigned i)
-{
-	struct hwt_purgatory *purgatory = place->purgatory;
-
-	expect(hwt_operation_complete(purgatory, party[i].handle), -ENOENT);
-	expect(hwt_operation_cancel(purgatory, party[i].handle), -ENOENT);
-}
-
-static void
 pending(unsigned i)
 {
 	count(party[i].dones, 0);
@@ -355,7 +346,6 @@ play(const char *script)
 	    {"cancel-key", .two = cancel_count},
 	    {"complete", .of = complete},
 	    {"cancel", .of = cancel},
-	    {"too-late", .of = too_late},
 	    {"pending", .of = pending},
 	    {"completed", .of = completed},
 	    {"cancelled", .of = cancelled},

@@ -99,7 +99,7 @@ void party_make(struct yard *yard);
  *   value i k v, reached i k v   without one, and at least v
  *   holds i              its predicate holds from now on
  *   check k n, raise k v n, cancel-key k n   which decide n
- *   complete i, cancel i; too-late i   -ENOENT of both
+ *   complete i, cancel i
  *   pending i; completed i, cancelled i, expired i, shut-down i
  *                        how it has ended, once; or not yet
  *   tries i n            calls of its predicate so far

@@ -41,26 +41,6 @@ YardTest(stats, each_end_is_counted_once)
 		assert_u64(now.reserved[i], 0);
 }
 
-YardTestWith(stats, memory_does_not_grow_with_the_rate_of_calls, .shards = 1)
-{
-	static struct operation operation;
-	uint64_t bytes = 0;
-	unsigned i;
-
-	for (i = 0; i < 20000; i++) {
-		operation = (struct operation){.yard = &yard};
-		assert_rc(watch_key(&operation, KEY(i % 3), HWT_MS(1)), 0);
-		if (i % 2 == 0)
-			assert_u64(cancel_key(&yard, KEY(i % 3)), 1);
-		else
-			(void)fixture_step(&yard.fixture, HWT_MS(3));
-		assert_u64(operation.dones, 1);
-		if (i == 10)
-			bytes = yard_stats(&yard).memory_bytes;
-	}
-	assert_u64(yard_stats(&yard).memory_bytes, bytes);
-}
-
 /* At 3 keys, with the timer's record and the keys' part where each key has many
  * operations: at most 280 bytes each. */
 YardTestWith(
