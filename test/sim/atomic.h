@@ -29,7 +29,6 @@
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
 #define WALK_BATCH 2u /* modules/purgatory */
-#define SLAB_FIRST 8u
 
 typedef uint64_t a64_t;
 typedef struct {
