@@ -18,12 +18,12 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,6 +39,7 @@
 #define BUFFER_KEPT 65536 /* of an empty one */
 #define PAYLOAD_DEFAULT 65536
 #define LISTENERS_MAX 8
+#define WAKE_STOP (-1)
 
 struct buffer {
 	char *bytes;
@@ -81,7 +82,10 @@ struct server {
 	char *password;
 	size_t payload_max;
 	int epoll;
-	struct source wake; /* an eventfd */
+	/* A pipe of numbers: descriptors to connect, or WAKE_STOP. Any thread
+	 * writes to it, a signal handler too. */
+	struct source wake;
+	int wake_write;
 	struct source listeners[LISTENERS_MAX];
 	size_t listener_count;
 	bool stopping; /* by the thread that runs it */
@@ -622,26 +626,23 @@ watch(struct server *server, struct source *source)
 	    : -errno;
 }
 
-int
-server_connect(struct server *server, int fd)
+static void
+connection_create(struct server *server, int fd, bool trusted)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
-	int error;
 
 	if (connection == NULL) {
 		(void)close(fd);
-		return -ENOMEM;
+		return;
 	}
 	connection->source = (struct source){SOURCE_CONNECTION, fd};
-	connection->authenticated = server->password == NULL;
+	connection->authenticated = trusted || server->password == NULL;
 	connection->next = server->first;
 	if (server->first != NULL)
 		server->first->prev = connection;
 	server->first = connection;
-	error = watch(server, &connection->source);
-	if (error != 0)
+	if (watch(server, &connection->source) != 0)
 		connection_destroy(server, connection);
-	return error;
 }
 
 static void
@@ -651,7 +652,21 @@ accept_all(struct server *server, const struct source *listener)
 
 	while ((fd = accept4(listener->fd, NULL, NULL,
 		    SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
-		(void)server_connect(server, fd);
+		connection_create(server, fd, false);
+}
+
+/* What other threads have written to the pipe. */
+static void
+take_wakes(struct server *server)
+{
+	int fd;
+
+	while (read(server->wake.fd, &fd, sizeof(fd)) == sizeof(fd)) {
+		if (fd == WAKE_STOP)
+			server->stopping = true;
+		else
+			connection_create(server, fd, true);
+	}
 }
 
 static void
@@ -744,11 +759,9 @@ take_event(struct server *server, const struct epoll_event *event)
 {
 	struct source *source = event->data.ptr;
 	struct connection *connection = event->data.ptr;
-	eventfd_t ignored;
 
 	if (source->kind == SOURCE_WAKE) {
-		(void)eventfd_read(source->fd, &ignored);
-		server->stopping = true;
+		take_wakes(server);
 		return;
 	}
 	if (source->kind == SOURCE_LISTENER) {
@@ -782,10 +795,28 @@ server_run(struct server *server, char why[200])
 	return error;
 }
 
+/* A pipe takes so few bytes whole, or none. */
+static int
+wake(const struct server *server, int number)
+{
+	return write(server->wake_write, &number, sizeof(number)) > 0 ? 0
+								      : -errno;
+}
+
 void
 server_stop(struct server *server)
 {
-	(void)eventfd_write(server->wake.fd, 1);
+	(void)wake(server, WAKE_STOP);
+}
+
+int
+server_connect(struct server *server, int fd)
+{
+	int error = wake(server, fd);
+
+	if (error != 0)
+		(void)close(fd);
+	return error;
 }
 
 int
@@ -793,8 +824,10 @@ server_listen(struct server *server, int fd)
 {
 	struct source *listener = &server->listeners[server->listener_count];
 
-	if (server->listener_count == LISTENERS_MAX)
+	if (server->listener_count == LISTENERS_MAX) {
+		(void)close(fd);
 		return -ENOSPC;
+	}
 	*listener = (struct source){SOURCE_LISTENER, fd};
 	server->listener_count++;
 	return watch(server, listener);
@@ -805,7 +838,7 @@ server_create(
     struct server **made, const struct server_options *options, char why[200])
 {
 	struct server *server = calloc(1, sizeof(*server));
-	int error;
+	int error, ends[2] = {-1, -1};
 
 	if (server == NULL)
 		return -ENOMEM;
@@ -823,8 +856,9 @@ server_create(
 		return error;
 	}
 	server->epoll = epoll_create1(EPOLL_CLOEXEC);
-	server->wake = (struct source){
-	    SOURCE_WAKE, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	(void)pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+	server->wake = (struct source){SOURCE_WAKE, ends[0]};
+	server->wake_write = ends[1];
 	server->password =
 	    options->password != NULL ? strdup(options->password) : NULL;
 	if (server->epoll < 0 || server->wake.fd < 0 ||
@@ -840,11 +874,13 @@ server_create(
 void
 server_destroy(struct server *server)
 {
+	take_wakes(server);
 	while (server->first != NULL)
 		connection_destroy(server, server->first);
 	queues_close(&server->queues);
 	(void)close(server->epoll);
 	(void)close(server->wake.fd);
+	(void)close(server->wake_write);
 	while (server->listener_count > 0)
 		(void)close(server->listeners[--server->listener_count].fd);
 	free(server->password);
