@@ -146,7 +146,7 @@ class Redis(Host):
 
 class Server(Host):
     def command(self):
-        return [BUILD + '/durable/hwtd', '--data', self.folder + '/data',
+        return [BUILD + '/hwtd', '--data', self.folder + '/data',
                 '--listen', str(self.port), *self.more]
 
 
@@ -578,7 +578,7 @@ class InServer(Hosted, unittest.TestCase):
 
     def test_a_second_server_of_the_folder_is_refused(self):
         other = subprocess.run(
-            [BUILD + '/durable/hwtd', '--data', self.host.folder + '/data',
+            [BUILD + '/hwtd', '--data', self.host.folder + '/data',
              '--listen', str(free_port())], capture_output=True, timeout=30)
         self.assertEqual(other.returncode, 1)
         self.assertIn(b'another process', other.stderr)
