@@ -14,13 +14,17 @@
 
 #include "hwt.h"
 #include "modules/durable/machine/command.h"
+#include "modules/durable/server/http.h"
+#include "modules/durable/server/schedule.h"
 #include "modules/durable/server/server.h"
 
-#define PORT_DEFAULT "7379"
+#define LISTEN_DEFAULT "127.0.0.1:7379"
 #define LISTEN_MAX 8
+#define PAYLOAD_DEFAULT 65536
 #define PAYLOAD_MOST 1048576
+#define SECRET_MAX 512
 
-static struct server *server;
+static struct server *server; /* NULL: the engine is a Redis */
 
 static void
 end(int number)
@@ -31,7 +35,9 @@ end(int number)
 
 static const char usage[] =
     "usage: hwtd --data DIR [--listen HOST:PORT | --listen unix:PATH]...\n"
-    "            [--password-file FILE] [--payload BYTES]\n";
+    "       hwtd --redis HOST:PORT | --redis unix:PATH\n"
+    "            [--http ADDRESS:PORT] [--token-file FILE]\n"
+    "            [--password-file FILE] [--payload BYTES] [--space NAME]\n";
 
 static int
 complain(const char *what, const char *why)
@@ -111,25 +117,73 @@ listen_on(const char *name)
 
 /* The first line. */
 static char *
-read_password(const char *path)
+read_secret(const char *path)
 {
-	static char line[514];
+	char line[SECRET_MAX + 2] = "";
 	FILE *file = fopen(path, "re");
 
-	if (file == NULL || fgets(line, sizeof(line), file) == NULL) {
-		(void)complain(path, "no password is in it");
+	if (file == NULL || fgets(line, sizeof(line), file) == NULL ||
+	    line[0] == '\n' || strlen(line) > SECRET_MAX) {
+		(void)complain(path, "want a first line of 1 to 511 bytes");
 		exit(2);
 	}
 	(void)fclose(file);
 	line[strcspn(line, "\n")] = '\0';
-	return line;
+	return strdup(line);
 }
 
 struct arguments {
 	struct server_options options;
 	const char *listen[LISTEN_MAX];
 	size_t listen_count;
+	const char *redis, *http, *token, *space;
 };
+
+static bool
+parse_option(int option, struct arguments *arguments)
+{
+	struct server_options *options = &arguments->options;
+	const struct argument word = {optarg, optarg ? strlen(optarg) : 0};
+	uint64_t number;
+
+	switch (option) {
+	case 'd':
+		options->folder = optarg;
+		return true;
+	case 'l':
+		if (arguments->listen_count == LISTEN_MAX)
+			return false;
+		arguments->listen[arguments->listen_count++] = optarg;
+		return true;
+	case 'r':
+		arguments->redis = optarg;
+		return true;
+	case 'w':
+		arguments->http = optarg;
+		return true;
+	case 't':
+		arguments->token = read_secret(optarg);
+		return true;
+	case 'p':
+		options->password = read_secret(optarg);
+		return true;
+	case 's':
+		arguments->space = optarg;
+		return queue_name_is_valid(optarg) &&
+		    word.length <= ENGINE_SPACE_MAX;
+	case 'b':
+		if (!argument_number(&word, 1, PAYLOAD_MOST, &number))
+			return false;
+		options->payload_max = number;
+		return true;
+	case 'v':
+	case 'h':
+		printf("%s\n", option == 'v' ? hwt_version() : usage);
+		exit(0);
+	default:
+		return false;
+	}
+}
 
 static void
 parse(int argc, char **argv, struct arguments *arguments)
@@ -137,76 +191,110 @@ parse(int argc, char **argv, struct arguments *arguments)
 	static const struct option known[] = {
 	    {"data", required_argument, NULL, 'd'},
 	    {"listen", required_argument, NULL, 'l'},
+	    {"redis", required_argument, NULL, 'r'},
+	    {"http", required_argument, NULL, 'w'},
+	    {"token-file", required_argument, NULL, 't'},
 	    {"password-file", required_argument, NULL, 'p'},
+	    {"space", required_argument, NULL, 's'},
 	    {"payload", required_argument, NULL, 'b'},
 	    {"version", no_argument, NULL, 'v'},
 	    {"help", no_argument, NULL, 'h'},
 	    {NULL, 0, NULL, 0},
 	};
-	struct server_options *options = &arguments->options;
-	struct argument word;
-	uint64_t number;
+	bool right = true;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (option == 'd') {
-			options->folder = optarg;
-		} else if (option == 'l' &&
-		    arguments->listen_count < LISTEN_MAX) {
-			arguments->listen[arguments->listen_count++] = optarg;
-		} else if (option == 'p') {
-			options->password = read_password(optarg);
-		} else if (option == 'b') {
-			word = (struct argument){optarg, strlen(optarg)};
-			if (!argument_number(&word, 1, PAYLOAD_MOST, &number))
-				goto wrong;
-			options->payload_max = number;
-		} else if (option == 'v' || option == 'h') {
-			printf("%s\n", option == 'v' ? hwt_version() : usage);
-			exit(0);
-		} else {
-			goto wrong;
-		}
-	}
-	if (options->folder != NULL && optind == argc)
+	while (
+	    right && (option = getopt_long(argc, argv, "", known, NULL)) != -1)
+		right = parse_option(option, arguments);
+	if (right && optind == argc &&
+	    (arguments->options.folder != NULL) != (arguments->redis != NULL) &&
+	    (arguments->redis == NULL || arguments->listen_count == 0))
 		return;
-wrong:
 	(void)fputs(usage, stderr);
 	exit(2);
+}
+
+static int
+start_server(struct arguments *arguments, char *why)
+{
+	int error, fd;
+	size_t i;
+
+	if (arguments->listen_count == 0)
+		arguments->listen[arguments->listen_count++] = LISTEN_DEFAULT;
+	error = server_create(&server, &arguments->options, why);
+	for (i = 0; i < arguments->listen_count && error == 0; i++) {
+		fd = listen_on(arguments->listen[i]);
+		error = fd < 0 ? fd : server_listen(server, fd);
+	}
+	return error;
+}
+
+/* Until a signal. */
+static int
+run(const sigset_t *signals, char *why)
+{
+	int number;
+
+	if (server == NULL)
+		return -sigwait(signals, &number);
+	(void)pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+	return server_run(server, why);
 }
 
 int
 main(int argc, char **argv)
 {
-	struct arguments arguments = {.listen_count = 0};
-	struct sigaction action = {.sa_handler = end};
+	struct arguments arguments = {
+	    .space = "hwt", .options.payload_max = PAYLOAD_DEFAULT};
+	const struct sigaction action = {.sa_handler = end};
+	struct http_options http_options;
+	struct schedules *schedules;
+	struct http *http = NULL;
+	struct engine *engine;
+	sigset_t signals;
 	char why[200] = "";
-	size_t i;
-	int error, fd;
+	int error = 0;
 
 	parse(argc, argv, &arguments);
-	if (arguments.listen_count == 0)
-		arguments.listen[arguments.listen_count++] =
-		    "127.0.0.1:" PORT_DEFAULT;
-	error = server_create(&server, &arguments.options, why);
-	for (i = 0; i < arguments.listen_count && error == 0; i++) {
-		fd = listen_on(arguments.listen[i]);
-		error = fd < 0 ? fd : server_listen(server, fd);
+	(void)signal(SIGPIPE, SIG_IGN);
+	/* For the main thread alone. */
+	(void)sigemptyset(&signals);
+	(void)sigaddset(&signals, SIGTERM);
+	(void)sigaddset(&signals, SIGINT);
+	(void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	if (arguments.redis == NULL)
+		error = start_server(&arguments, why);
+	engine = engine_create(&(struct engine_options){server, arguments.redis,
+	    arguments.options.password, arguments.space});
+	http_options = (struct http_options){engine, arguments.http,
+	    arguments.token, arguments.options.payload_max};
+	if (server != NULL) {
+		(void)sigaction(SIGTERM, &action, NULL);
+		(void)sigaction(SIGINT, &action, NULL);
 	}
-	if (error != 0) {
+	if (error == 0 && arguments.http != NULL)
+		error = http_start(&http, &http_options, why);
+	schedules = error == 0 ? schedules_start(engine) : NULL;
+	if (error != 0 || schedules == NULL) {
 		if (why[0] != '\0')
 			(void)complain("cannot start", why);
 		return 1;
 	}
-	(void)sigaction(SIGTERM, &action, NULL);
-	(void)sigaction(SIGINT, &action, NULL);
 	printf("hwtd: ready\n");
 	(void)fflush(stdout);
-	error = server_run(server, why);
+	error = run(&signals, why);
 	if (error != 0) {
 		(void)complain("ends", why);
 		_exit(1);
 	}
-	server_destroy(server);
+	engine_close(engine);
+	if (server != NULL)
+		server_destroy(server);
+	schedules_stop(schedules);
+	if (http != NULL)
+		http_stop(http);
+	engine_destroy(engine);
 	return 0;
 }

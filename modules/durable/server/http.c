@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * THREADS. Those of libmicrohttpd, a few: each has its connections, and runs
+ * the commands of their requests itself, one request at a time. They share the
+ * options, which do not change, and the engine.
+ */
+#define _GNU_SOURCE
+#include "modules/durable/server/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define CONNECTIONS_MAX 128
+#define IDLE_S 15
+#define HEAD_MAX 32768
+
+#define PAGE_FILE "modules/durable/server/page.html"
+__asm__(".pushsection .rodata\n"
+	".globl page_begin, page_end\n"
+	".hidden page_begin, page_end\n"
+	"page_begin: .incbin \"" PAGE_FILE "\"\n"
+	"page_end: .popsection");
+extern const char page_begin[], page_end[];
+
+struct http {
+	struct http_options options;
+	char host[64]; /* that is listened on, with brackets if it has any */
+	struct MHD_Daemon *daemon;
+};
+
+void
+request_fail(struct request *request, unsigned status, const char *text)
+{
+	request->status = status;
+	request->type = "application/json";
+	(void)fseek(request->out, 0, SEEK_SET);
+	(void)fprintf(request->out, "{\"error\":\"");
+	for (; *text != '\0'; text++) {
+		if (*text >= ' ' && *text != '"' && *text != '\\')
+			(void)fputc(*text, request->out);
+	}
+	(void)fprintf(request->out, "\"}\n");
+}
+
+const char *
+request_parameter(const struct request *request, const char *name)
+{
+	return MHD_lookup_connection_value(
+	    request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct parameters {
+	const char *known;
+	bool wrong;
+};
+
+static enum MHD_Result
+check_parameter(
+    void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct parameters *parameters = ctx;
+	const char *at = parameters->known;
+	size_t length;
+
+	(void)kind;
+	for (; *at != '\0'; at += length, at += strspn(at, " ")) {
+		length = strcspn(at, " ");
+		if (strlen(name) == length && memcmp(at, name, length) == 0 &&
+		    value != NULL)
+			return MHD_YES;
+	}
+	parameters->wrong = true;
+	return MHD_NO;
+}
+
+bool
+request_has_only(struct request *request, const char *names)
+{
+	struct parameters parameters = {names, false};
+	char text[128];
+
+	(void)MHD_get_connection_values(request->connection,
+	    MHD_GET_ARGUMENT_KIND, check_parameter, &parameters);
+	if (!parameters.wrong)
+		return true;
+	(void)snprintf(text, sizeof(text),
+	    names[0] != '\0' ? "ARG the parameters here are NAME=VALUE of: %s"
+			     : "ARG there are no parameters here",
+	    names);
+	request_fail(request, MHD_HTTP_BAD_REQUEST, text);
+	return false;
+}
+
+static const char *
+header(const struct request *request, const char *name)
+{
+	return MHD_lookup_connection_value(
+	    request->connection, MHD_HEADER_KIND, name);
+}
+
+/* In a time that does not depend on where they differ. */
+static bool
+has_token(const struct request *request, const char *token)
+{
+	const char *given = header(request, "Authorization");
+	size_t length = strlen(token), i;
+	unsigned char differ;
+
+	if (given == NULL || strncasecmp(given, "Bearer ", 7) != 0)
+		return false;
+	given += 7;
+	differ = strlen(given) != length;
+	for (i = 0; given[i] != '\0'; i++)
+		differ |= (unsigned char)(given[i] ^ token[i % length]);
+	return !differ;
+}
+
+/* With any port: it may be that of a tunnel. */
+static bool
+names_this_host(const struct request *request, const char *own)
+{
+	const char *host = header(request, "Host");
+	const char *colon = host != NULL ? strrchr(host, ':') : NULL;
+	size_t length;
+
+	if (host == NULL)
+		return false;
+	length = strlen(host);
+	if (colon != NULL &&
+	    strspn(colon + 1, "0123456789") == strlen(colon + 1))
+		length = (size_t)(colon - host);
+	return (length == strlen(own) && strncasecmp(host, own, length) == 0) ||
+	    (length == 9 && strncasecmp(host, "localhost", 9) == 0);
+}
+
+static bool
+is_admitted(struct request *request)
+{
+	const struct http *http = request->http;
+
+	if (request->place == PLACE_PAGE)
+		return true;
+	if (http->options.token != NULL) {
+		if (has_token(request, http->options.token))
+			return true;
+		request_fail(request, MHD_HTTP_UNAUTHORIZED,
+		    "Authorization: Bearer TOKEN, with that of --token-file");
+		return false;
+	}
+	if (names_this_host(request, http->host))
+		return true;
+	request_fail(request, MHD_HTTP_FORBIDDEN,
+	    "Host is not localhost or the address that is listened on");
+	return false;
+}
+
+static int
+hex_digit(char digit)
+{
+	static const char digits[] = "0123456789abcdefABCDEF";
+	const char *at = digit != '\0' ? strchr(digits, digit) : NULL;
+
+	return at == NULL ? -1 : (int)(at - digits) - 6 * (at - digits > 15);
+}
+
+/* False: no percent-encoded text of 1 to 64 bytes. */
+static bool
+read_id(struct request *request, const char *text)
+{
+	int high, low;
+
+	for (; *text != '\0'; text++) {
+		if (request->id_length == HTTP_ID_MAX)
+			return false;
+		high = *text;
+		if (*text == '%') {
+			high = hex_digit(text[1]);
+			low = high < 0 ? -1 : hex_digit(text[2]);
+			if (low < 0)
+				return false;
+			high = 16 * high + low;
+			text += 2;
+		}
+		request->id[request->id_length++] = (char)high;
+	}
+	return request->id_length > 0;
+}
+
+/* QUEUE/tasks, QUEUE/dead, and each with /ID. PLACES: none of these. */
+static enum place
+read_queue_path(struct request *request, const char *path)
+{
+	size_t length = strcspn(path, "/");
+	enum place place = PLACES;
+
+	if (length > ENGINE_NAME_MAX)
+		return PLACES;
+	memcpy(request->queue, path, length);
+	path += length;
+	if (!queue_name_is_valid(request->queue))
+		return PLACES;
+	if (strncmp(path, "/tasks", 6) == 0) {
+		place = PLACE_TASKS;
+		path += 6;
+	} else if (strncmp(path, "/dead", 5) == 0) {
+		place = PLACE_DEAD;
+		path += 5;
+	}
+	if (place == PLACES || *path == '\0')
+		return place;
+	if (*path != '/' || !read_id(request, path + 1))
+		return PLACES;
+	return place == PLACE_TASKS ? PLACE_TASK : PLACE_LETTER;
+}
+
+static enum place
+read_path(struct request *request, const char *path)
+{
+	static const char *const paths[] = {
+	    [PLACE_PAGE] = "/",
+	    [PLACE_METRICS] = "/metrics",
+	    [PLACE_HEALTH] = "/health",
+	    [PLACE_QUEUES] = "/queues",
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		if (strcmp(path, paths[i]) == 0)
+			return (enum place)i;
+	}
+	return strncmp(path, "/queues/", 8) == 0
+	    ? read_queue_path(request, path + 8)
+	    : PLACES;
+}
+
+static void
+answer_page(struct request *request, redisContext *context)
+{
+	(void)context;
+	request->type = "text/html; charset=utf-8";
+	(void)fwrite(
+	    page_begin, 1, (size_t)(page_end - page_begin), request->out);
+}
+
+static const struct route {
+	request_function *get, *put, *remove;
+	const char *allow;
+} routes[PLACES] = {
+    [PLACE_PAGE] = {answer_page, NULL, NULL, "GET"},
+    [PLACE_METRICS] = {metrics_answer, NULL, NULL, "GET"},
+    [PLACE_HEALTH] = {api_health, NULL, NULL, "GET"},
+    [PLACE_QUEUES] = {api_queues, NULL, NULL, "GET"},
+    [PLACE_TASKS] = {api_tasks, NULL, NULL, "GET"},
+    [PLACE_TASK] = {api_get, api_add, api_cancel, "GET, PUT, DELETE"},
+    [PLACE_DEAD] = {api_dead, NULL, NULL, "GET"},
+    [PLACE_LETTER] = {NULL, api_replay, api_drop, "PUT, DELETE"},
+};
+
+/* A page of the server, without any other's content, in no frame. */
+static const char page_policy[] =
+    "default-src 'none'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
+
+static enum MHD_Result
+request_respond(struct request *request)
+{
+	struct MHD_Response *response;
+	enum MHD_Result sent;
+
+	(void)fclose(request->out);
+	request->out = NULL;
+	response = MHD_create_response_from_buffer(
+	    request->text_length, request->text, MHD_RESPMEM_MUST_COPY);
+	if (response == NULL)
+		return MHD_NO;
+	(void)MHD_add_response_header(response, "Content-Type", request->type);
+	(void)MHD_add_response_header(response, "Cache-Control", "no-store");
+	(void)MHD_add_response_header(
+	    response, "X-Content-Type-Options", "nosniff");
+	if (request->status == MHD_HTTP_UNAUTHORIZED)
+		(void)MHD_add_response_header(
+		    response, "WWW-Authenticate", "Bearer");
+	if (request->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		(void)MHD_add_response_header(
+		    response, "Allow", routes[request->place].allow);
+	if (request->place == PLACE_PAGE)
+		(void)MHD_add_response_header(
+		    response, "Content-Security-Policy", page_policy);
+	sent =
+	    MHD_queue_response(request->connection, request->status, response);
+	MHD_destroy_response(response);
+	return sent;
+}
+
+static request_function *
+function_of(const struct route *route, const char *method)
+{
+	if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
+		return route->get;
+	return strcmp(method, "PUT") == 0   ? route->put
+	    : strcmp(method, "DELETE") == 0 ? route->remove
+					    : NULL;
+}
+
+static bool
+body_is_too_long(const struct request *request)
+{
+	const char *length = header(request, "Content-Length");
+
+	return length != NULL &&
+	    strtoull(length, NULL, 10) > request->http->options.payload_max;
+}
+
+/* Its head is here. False: it was answered. */
+static bool
+request_begin(struct request *request, const char *path, const char *method)
+{
+	request->place = read_path(request, path);
+	if (!is_admitted(request))
+		return false;
+	if (request->place == PLACES) {
+		request_fail(request, MHD_HTTP_NOT_FOUND,
+		    "there is no such path: see / and man hwtd");
+		return false;
+	}
+	request->function = function_of(&routes[request->place], method);
+	if (request->function == NULL)
+		request_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
+		    "another method is needed here: see Allow");
+	else if (body_is_too_long(request))
+		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
+		    "ARG the payload is too long");
+	return request->status == MHD_HTTP_OK;
+}
+
+/* What is too long is read, and not kept. */
+static void
+request_keep(struct request *request, const char *bytes, size_t length)
+{
+	size_t most = request->http->options.payload_max;
+	size_t room = 2 * (request->body_length + length);
+	char *body;
+
+	if (request->too_long || request->body_length + length > most) {
+		request->too_long = true;
+		return;
+	}
+	if (request->body_length + length > request->body_room) {
+		body = realloc(request->body, room);
+		if (body == NULL) {
+			request->too_long = true;
+			return;
+		}
+		request->body = body;
+		request->body_room = room;
+	}
+	memcpy(request->body + request->body_length, bytes, length);
+	request->body_length += length;
+}
+
+/* It is whole. */
+static void
+request_run(struct request *request)
+{
+	struct engine *engine = request->engine;
+	char why[ENGINE_WHY];
+	redisContext *context = NULL;
+
+	if (request->too_long) {
+		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
+		    "ARG the payload is too long");
+		return;
+	}
+	if (request->place != PLACE_PAGE) {
+		context = engine_take(engine, why);
+		if (context == NULL) {
+			request_fail(
+			    request, MHD_HTTP_SERVICE_UNAVAILABLE, why);
+			return;
+		}
+	}
+	request->function(request, context);
+	if (context != NULL)
+		engine_put(engine, context);
+}
+
+static enum MHD_Result
+take_request(void *ctx, struct MHD_Connection *connection, const char *path,
+    const char *method, const char *version, const char *bytes, size_t *length,
+    void **slot)
+{
+	struct http *http = ctx;
+	struct request *request = *slot;
+
+	(void)version;
+	if (request != NULL && *length > 0) {
+		request_keep(request, bytes, *length);
+		*length = 0;
+		return MHD_YES;
+	}
+	if (request != NULL) {
+		request_run(request);
+		return request_respond(request);
+	}
+	request = calloc(1, sizeof(*request));
+	if (request == NULL)
+		return MHD_NO;
+	*slot = request;
+	request->http = http;
+	request->engine = http->options.engine;
+	request->connection = connection;
+	request->status = MHD_HTTP_OK;
+	request->type = "application/json";
+	request->out = open_memstream(&request->text, &request->text_length);
+	if (request->out == NULL)
+		return MHD_NO;
+	return request_begin(request, path, method) ? MHD_YES
+						    : request_respond(request);
+}
+
+static void
+request_end(void *ctx, struct MHD_Connection *connection, void **slot,
+    enum MHD_RequestTerminationCode code)
+{
+	struct request *request = *slot;
+
+	(void)ctx;
+	(void)connection;
+	(void)code;
+	if (request == NULL)
+		return;
+	if (request->out != NULL)
+		(void)fclose(request->out);
+	free(request->text);
+	free(request->body);
+	free(request);
+}
+
+/* Paths stay as they were sent: an id may have any bytes. */
+static size_t
+leave_escaped(void *ctx, struct MHD_Connection *connection, char *text)
+{
+	(void)ctx;
+	(void)connection;
+	return strlen(text);
+}
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in four;
+	struct sockaddr_in6 six;
+};
+
+/* HOST is a number. False: it is not, or it is no loopback address and there is
+ * no token. */
+static bool
+read_address(struct http *http, union address *to, char why[ENGINE_WHY])
+{
+	const char *text = http->options.address;
+	const char *colon = strrchr(text, ':');
+	char *end = NULL;
+	unsigned long port =
+	    colon != NULL ? strtoul(colon + 1, &end, 10) : 65536;
+	size_t length = colon != NULL ? (size_t)(colon - text) : 0;
+	bool loopback = false, found = false;
+	char number[sizeof(http->host)];
+
+	memset(to, 0, sizeof(*to));
+	if (length > 2 && length < sizeof(http->host) && *end == '\0' &&
+	    port < 65536) {
+		memcpy(http->host, text, length);
+		(void)snprintf(
+		    number, sizeof(number), "%.*s", (int)length - 2, text + 1);
+		to->any.sa_family = text[0] == '[' ? AF_INET6 : AF_INET;
+		found = inet_pton(to->any.sa_family,
+			    text[0] == '[' ? number : http->host,
+			    text[0] == '[' ? (void *)&to->six.sin6_addr
+					   : (void *)&to->four.sin_addr) == 1;
+		to->four.sin_port = htons((uint16_t)port); /* in both */
+		loopback = text[0] == '['
+		    ? IN6_IS_ADDR_LOOPBACK(&to->six.sin6_addr)
+		    : ntohl(to->four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	}
+	if (!found)
+		(void)snprintf(why, ENGINE_WHY,
+		    "--http: want a number and a port, as 127.0.0.1:7380");
+	else if (!loopback && http->options.token == NULL)
+		(void)snprintf(why, ENGINE_WHY,
+		    "--http: an address that others reach needs --token-file");
+	return found && (loopback || http->options.token != NULL);
+}
+
+static int
+start_daemon(struct http *http, const union address *address)
+{
+	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL |
+	    (address->any.sa_family == AF_INET6 ? (unsigned)MHD_USE_IPv6 : 0);
+
+	http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, take_request,
+	    http, MHD_OPTION_SOCK_ADDR, &address->any,
+	    MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+	    MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MAX,
+	    MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
+	    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
+	    MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+	return http->daemon != NULL ? 0 : errno != 0 ? -errno : -EIO;
+}
+
+int
+http_start(struct http **started, const struct http_options *options,
+    char why[ENGINE_WHY])
+{
+	struct http *http = calloc(1, sizeof(*http));
+	union address address;
+	int error = -EINVAL;
+
+	if (http == NULL)
+		return -ENOMEM;
+	http->options = *options;
+	if (read_address(http, &address, why)) {
+		error = start_daemon(http, &address);
+		if (error != 0)
+			(void)snprintf(why, ENGINE_WHY, "--http %.60s: %.60s",
+			    options->address, strerror(-error));
+	}
+	if (error != 0)
+		free(http);
+	else
+		*started = http;
+	return error;
+}
+
+void
+http_stop(struct http *http)
+{
+	MHD_stop_daemon(http->daemon);
+	free(http);
+}
