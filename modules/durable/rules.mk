@@ -66,3 +66,5 @@ build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
 		$(durable_test)/machine_fuzz.c)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(libs)
+
+-include $(durable_folder)/perf/rules.mk

@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""main.py [--only NAME,...] [--cases NAME,...] [--seconds N] [--rounds N]
+
+hwt_durable beside what people would take instead: hwtd, Redis with hwt.so,
+PostgreSQL with SKIP LOCKED, two sorted sets in Redis.
+Each engine fsyncs before it acknowledges, and has one scratch folder for each
+case. The client, load.c, is one thread beside the engine; the file of each
+engine says who would call it unfair.
+
+    add1, add16   adds a second of one task, by 1 and by 16 connections
+    add512        adds a second in batches of 512, by 4 connections
+    life16, 256   lives a second: add, take and finish, in batches
+    late1000, 5000
+                  at so many a second: from the due time until a worker has the
+                  task, and CPU of a life
+    bytes         RSS and disk of a task that waits
+    kill          the engine is killed with SIGKILL under load, and started:
+                  acknowledged and never executed; executed twice
+
+Engines alternate within a round; a figure is the median of the rounds, with the
+least and the most. Run by make perf-durable, PERF='--rounds 5'."""
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from servers import LIMIT, PERF, SERVERS, first_line  # noqa: E402
+
+FILL = 500000
+CASES = {
+    'add1': 'adders=1 delay=3600000 seconds={s}',
+    'add16': 'adders=16 delay=3600000 seconds={s}',
+    'add512': 'adders=4 batch=512 delay=3600000 seconds={s}',
+    'life16': 'adders=4 workers=4 batch=16 limit=16 window=20000 seconds={s}',
+    'life256':
+        'adders=2 workers=2 batch=256 limit=256 window=50000 seconds={s}',
+    'late1000': 'adders=4 workers=2 limit=64 rate=1000 delay=1000 seconds={s}',
+    'late5000': 'adders=4 workers=2 limit=64 batch=64 rate=5000 delay=1000 '
+                'seconds={s}',
+    'bytes': f'adders=4 batch=512 count={FILL} delay=3600000',
+    'kill': 'adders=4 workers=2 batch=16 limit=64 rate=5000 delay=500 '
+            'visibility=2000 kill=1 seconds={s}',
+}
+
+
+def kill_in(server, seconds):
+    time.sleep(seconds / 2)
+    server.kill()
+    server.start()
+
+
+def measure(make, case, seconds):
+    """The client's figures by name, with those of the server."""
+    with make() as server:
+        memory, disk = server.memory(), server.disk()
+        client = subprocess.Popen(
+            [os.path.join(PERF, 'load-' + server.load), server.address(),
+             *CASES[case].format(s=seconds).split()],
+            stdout=subprocess.PIPE, text=True)
+        try:
+            if client.stdout.readline() != 'ready\n':
+                raise RuntimeError(f'{server.name}: the client has not begun')
+            before = server.cpu()
+            if case == 'kill':
+                kill_in(server, seconds)
+                before = 0  # the CPU of a part says nothing
+            text, _ = client.communicate(timeout=LIMIT + 10 * seconds)
+        finally:
+            client.kill()
+            client.wait()
+        if client.returncode != 0:
+            raise RuntimeError(f'{server.name}: the client failed in {case}')
+        words = text.split()
+        found = {name: float(value)
+                 for name, value in zip(words[::2], words[1::2])}
+        time.sleep(0.2)  # until children that end have been waited for
+        found['server_s'] = server.cpu() - before
+        found['memory'] = (server.memory() - memory) / FILL
+        found['disk'] = (server.disk() - disk) / FILL
+        return found
+
+
+def figures(case, found):
+    """What is shown of it: name, value."""
+    if case.startswith('add'):
+        tasks = max(found['added'], 1)
+        yield 'adds/s', found['added'] / found['add_s']
+    elif case == 'bytes':
+        if found['memory'] > 0:
+            yield 'RSS', found['memory']
+        yield 'disk', found['disk']
+        return
+    elif case == 'kill':
+        yield 'acknowledged', found['added']
+        for name in ('lost', 'again', 'early'):
+            yield name, found[name]
+        return
+    else:
+        tasks = max(found['executed'], 1)
+        if case.startswith('life'):
+            yield 'lives/s', tasks / found['life_s']
+        else:
+            for name in ('p50', 'p99', 'max'):
+                yield name + ' ms', found[name] / 1000
+    yield 'engine us', found['server_s'] / tasks * 1e6
+    yield 'client us', found['cpu_s'] / tasks * 1e6
+    wrong = found['early'] + (0 if case.startswith('add') else found['lost'])
+    if wrong:
+        yield 'WRONG', wrong
+
+
+def show(number):
+    return f'{number:,.0f}' if number >= 100 or number == 0 else \
+        f'{number:.1f}'
+
+
+def print_case(case, rounds):
+    """rounds: for each engine's name the figures of each round."""
+    print(f'\n{case}: {CASES[case]}')
+    for name, all_found in rounds.items():
+        cells = []
+        for column in dict(all_found[0]):
+            values = [dict(found).get(column, 0) for found in all_found]
+            text = show(statistics.median(values))
+            if len(values) > 1 and column.endswith('/s'):
+                text += f' ({show(min(values))}-{show(max(values))})'
+            cells.append(f'{column} {text}')
+        print(f'  {name:<12}' + '   '.join(cells))
+    sys.stdout.flush()
+
+
+def machine():
+    model = ''
+    with open('/proc/cpuinfo') as file:
+        for line in file:
+            if line.startswith('model name'):
+                model = line.split(':')[1].strip()
+                break
+    return (f'{model}, {os.cpu_count()} cores, Linux {platform.release()}, '
+            f'{first_line(os.environ.get("CC", "gcc").split()[-1], "--version")}'
+            f', load {os.getloadavg()[0]:.1f} before')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--only', default='', help='names of engines')
+    parser.add_argument('--cases', default='', help='names of cases')
+    parser.add_argument('--seconds', type=int, default=5)
+    parser.add_argument('--rounds', type=int, default=3)
+    given = parser.parse_args()
+    only = given.only.split(',') if given.only else None
+    cases = given.cases.split(',') if given.cases else list(CASES)
+    unknown = set(cases) - set(CASES) | \
+        set(only or []) - {server.name for server in SERVERS}
+    if unknown:
+        parser.error('not known: ' + ', '.join(sorted(unknown)))
+    print(machine())
+    there = []
+    for server in SERVERS:
+        if only is not None and server.name not in only:
+            continue
+        why = server.missing()
+        print(f'  {server.name:<12}{server.version() if not why else why}'
+              f'{", left out" if why else ""}')
+        if not why:
+            there.append(server)
+    for case in cases:
+        rounds = {server.name: [] for server in there}
+        for _ in range(given.rounds):
+            for server in there:
+                rounds[server.name].append(list(figures(
+                    case, measure(server, case, given.seconds))))
+        print_case(case, rounds)
+    print(f'\nload {os.getloadavg()[0]:.1f} after')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

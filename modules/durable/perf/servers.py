@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines that main.py and billion.py measure, each in a scratch folder."""
+import glob
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '../test'))
+import hosts  # noqa: E402
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '../../..'))
+BUILD = os.path.join(ROOT, 'build/plain')
+PERF = os.path.join(BUILD, 'modules/durable/perf')
+TICK = os.sysconf('SC_CLK_TCK')
+PAGE = os.sysconf('SC_PAGE_SIZE')
+LIMIT = 120
+hosts.BUILD = BUILD
+
+
+def first_line(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True,
+                          timeout=LIMIT).stdout.splitlines()[0]
+
+
+def children_of(pid):
+    try:
+        with open(f'/proc/{pid}/task/{pid}/children') as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def cpu_of(pid):
+    """Seconds of a process, of its children, and of those that have ended."""
+    try:
+        with open(f'/proc/{pid}/stat') as file:
+            words = file.read().rsplit(')', 1)[1].split()
+    except OSError:
+        return 0
+    return (sum(map(int, words[11:15])) / TICK +
+            sum(map(cpu_of, children_of(pid))))
+
+
+class Measured:
+    """What a hosts.Host needs to be measured. In a with."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def cpu(self):
+        return cpu_of(self.process.pid)
+
+    def memory(self):
+        with open(f'/proc/{self.process.pid}/statm') as file:
+            return int(file.read().split()[1]) * PAGE
+
+    def disk(self):
+        return sum(os.path.getsize(os.path.join(folder, name))
+                   for folder, _, names in os.walk(self.folder)
+                   for name in names)
+
+    def address(self):
+        return str(self.port)
+
+    @classmethod
+    def missing(cls):
+        """Why it cannot be measured here; None: it can."""
+        client = os.path.join(PERF, 'load-' + cls.load)
+        return None if os.path.exists(client) else client + ' is not built'
+
+
+class Hwtd(Measured, hosts.Server):
+    name, load = 'hwtd', 'hwt'
+
+    @classmethod
+    def version(cls):
+        return 'hwtd ' + first_line(os.path.join(BUILD, 'hwtd'), '--version')
+
+
+class Redis(Measured, hosts.Redis):
+    name, load = 'redis', 'hwt'
+
+    @classmethod
+    def missing(cls):
+        return super().missing() if shutil.which('redis-server') else \
+            'there is no redis-server'
+
+    @classmethod
+    def version(cls):
+        return first_line('redis-server', '-v') + ', appendfsync always'
+
+
+class SortedSets(Redis):
+    name, load = 'sorted-sets', 'sorted_sets'
+
+
+class Postgresql(Measured, hosts.Host):
+    """Not as root."""
+    name, load = 'postgresql', 'postgresql'
+    folders = sorted(glob.glob('/usr/lib/postgresql/*/bin'))
+    user = 'postgres' if os.getuid() == 0 else None
+    table = ('CREATE TABLE perf (id bigint PRIMARY KEY, due bigint NOT NULL, '
+             'payload text NOT NULL); CREATE INDEX ON perf (due)')
+
+    def command(self, name, *words):
+        return [os.path.join(self.folders[-1], name), *words]
+
+    def start(self):
+        data = os.path.join(self.folder, 'data')
+        if self.user:
+            os.chown(self.folder, pwd.getpwnam(self.user).pw_uid, -1)
+        if not os.path.exists(data):
+            subprocess.run(
+                self.command('initdb', '-D', data, '-U', 'perf', '-A', 'trust',
+                             '--no-sync'), user=self.user, cwd='/',
+                stdout=subprocess.DEVNULL, check=True, timeout=LIMIT)
+        self.process = subprocess.Popen(
+            self.command('postgres', '-D', data, '-p', str(self.port), '-h',
+                         '127.0.0.1', '-k', data, '-c', 'shared_buffers=1GB',
+                         '-c', 'max_wal_size=8GB',
+                         '-c', 'synchronous_commit=on'),
+            user=self.user, cwd='/', stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        end = time.monotonic() + LIMIT
+        while self.ask('SELECT 1') != '1':
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError('PostgreSQL has not started')
+            time.sleep(0.01)
+        if self.ask("SELECT to_regclass('perf') IS NULL") == 't':
+            self.ask(self.table)
+
+    def ask(self, text):
+        return subprocess.run(
+            self.command('psql', self.address(), '-Atqc', text),
+            capture_output=True, text=True, timeout=LIMIT,
+            check=False).stdout.strip()
+
+    def kill(self):
+        for pid in children_of(self.process.pid):
+            os.kill(pid, 9)
+        super().kill()
+
+    def address(self):
+        return (f'host=127.0.0.1 port={self.port} user=perf dbname=postgres '
+                'connect_timeout=5')
+
+    def disk(self):
+        return int(self.ask("SELECT pg_database_size('postgres')"))
+
+    def memory(self):
+        return 0  # its buffers have a fixed size
+
+    @classmethod
+    def missing(cls):
+        return super().missing() if cls.folders else \
+            'there is no /usr/lib/postgresql/*/bin'
+
+    @classmethod
+    def version(cls):
+        return first_line(os.path.join(cls.folders[-1], 'postgres'), '-V') + \
+            ', synchronous_commit on'
+
+
+SERVERS = [Hwtd, Redis, Postgresql, SortedSets]
