@@ -66,5 +66,10 @@ build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
 		$(durable_test)/machine_fuzz.c)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(libs)
+durable_client := $(durable_test)/client
+$(foreach w,plain clang asan tsan cov,build/$w/$(durable_client)): %: %.o \
+		build/$$(way)/libhwt_durable.a build/$$(way)/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 
 -include $(durable_folder)/perf/rules.mk
