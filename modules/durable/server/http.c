@@ -452,67 +452,32 @@ leave_escaped(void *ctx, struct MHD_Connection *connection, char *text)
 	return strlen(text);
 }
 
-union address {
-	struct sockaddr any;
-	struct sockaddr_in four;
-	struct sockaddr_in6 six;
-};
-
-/* HOST is a number. False: it is not, or it is no loopback address and there is
- * no token. */
+/* What the socket listens on. False: others reach it, and need a token. */
 static bool
-read_address(struct http *http, union address *to, char why[ENGINE_WHY])
+read_address(struct http *http)
 {
-	const char *text = http->options.address;
-	const char *colon = strrchr(text, ':');
-	char *end = NULL;
-	unsigned long port =
-	    colon != NULL ? strtoul(colon + 1, &end, 10) : 65536;
-	size_t length = colon != NULL ? (size_t)(colon - text) : 0;
-	bool loopback = false, found = false;
-	char number[sizeof(http->host)];
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} own = {.any.sa_family = AF_UNSPEC};
+	socklen_t length = sizeof(own);
+	char text[INET6_ADDRSTRLEN] = "";
+	bool loopback;
 
-	memset(to, 0, sizeof(*to));
-	if (length > 2 && length < sizeof(http->host) && *end == '\0' &&
-	    port < 65536) {
-		memcpy(http->host, text, length);
-		(void)snprintf(
-		    number, sizeof(number), "%.*s", (int)length - 2, text + 1);
-		to->any.sa_family = text[0] == '[' ? AF_INET6 : AF_INET;
-		found = inet_pton(to->any.sa_family,
-			    text[0] == '[' ? number : http->host,
-			    text[0] == '[' ? (void *)&to->six.sin6_addr
-					   : (void *)&to->four.sin_addr) == 1;
-		to->four.sin_port = htons((uint16_t)port); /* in both */
-		loopback = text[0] == '['
-		    ? IN6_IS_ADDR_LOOPBACK(&to->six.sin6_addr)
-		    : ntohl(to->four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	(void)getsockname(http->options.fd, &own.any, &length);
+	if (own.any.sa_family == AF_INET6) {
+		loopback = IN6_IS_ADDR_LOOPBACK(&own.six.sin6_addr);
+		(void)inet_ntop(
+		    AF_INET6, &own.six.sin6_addr, text, sizeof(text));
+		(void)snprintf(http->host, sizeof(http->host), "[%s]", text);
+	} else {
+		loopback =
+		    ntohl(own.four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+		(void)inet_ntop(AF_INET, &own.four.sin_addr, http->host,
+		    sizeof(http->host));
 	}
-	if (!found)
-		(void)snprintf(why, ENGINE_WHY,
-		    "--http: want a number and a port, as 127.0.0.1:7380");
-	else if (!loopback && http->options.token == NULL)
-		(void)snprintf(why, ENGINE_WHY,
-		    "--http: an address that others reach needs --token-file");
-	return found && (loopback || http->options.token != NULL);
-}
-
-static int
-start_daemon(struct http *http, const union address *address)
-{
-	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL |
-	    (address->any.sa_family == AF_INET6 ? (unsigned)MHD_USE_IPv6 : 0);
-
-	http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, take_request,
-	    http, MHD_OPTION_SOCK_ADDR, &address->any,
-	    MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
-	    MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MAX,
-	    MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
-	    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
-	    MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
-	return http->daemon != NULL ? 0 : errno != 0 ? -errno : -EIO;
+	return loopback || http->options.token != NULL;
 }
 
 int
@@ -520,23 +485,30 @@ http_start(struct http **started, const struct http_options *options,
     char why[ENGINE_WHY])
 {
 	struct http *http = calloc(1, sizeof(*http));
-	union address address;
-	int error = -EINVAL;
 
 	if (http == NULL)
 		return -ENOMEM;
 	http->options = *options;
-	if (read_address(http, &address, why)) {
-		error = start_daemon(http, &address);
-		if (error != 0)
-			(void)snprintf(why, ENGINE_WHY, "--http %.60s: %.60s",
-			    options->address, strerror(-error));
+	(void)snprintf(why, ENGINE_WHY,
+	    "--http: an address that others reach needs --token-file");
+	if (read_address(http)) {
+		(void)snprintf(why, ENGINE_WHY, "--http: no thread");
+		http->daemon = MHD_start_daemon(
+		    MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL,
+		    NULL, take_request, http, MHD_OPTION_LISTEN_SOCKET,
+		    options->fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+		    MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+		    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+		    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MAX,
+		    MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
+		    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
+		    MHD_OPTION_END);
 	}
-	if (error != 0)
-		free(http);
-	else
-		*started = http;
-	return error;
+	*started = http;
+	if (http->daemon != NULL)
+		return 0;
+	free(http);
+	return -EINVAL;
 }
 
 void

@@ -35,7 +35,7 @@ struct http;
 
 struct http_options {
 	struct engine *engine;
-	const char *address; /* HOST:PORT, or [HOST]:PORT; HOST is a number */
+	int fd; /* a socket that listens */
 	const char *token; /* NULL: none */
 	size_t payload_max;
 };

@@ -84,7 +84,7 @@ listen_first(const struct addrinfo *at, const char *name)
 	return complain(name, strerror(errno));
 }
 
-/* HOST:PORT, or a port alone for 127.0.0.1. */
+/* HOST:PORT, [ADDRESS]:PORT, or a port alone for 127.0.0.1. */
 static int
 listen_tcp(const char *name)
 {
@@ -92,14 +92,14 @@ listen_tcp(const char *name)
 	    .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
 	const char *colon = strrchr(name, ':');
 	const char *port = colon != NULL ? colon + 1 : name;
+	bool brackets = name[0] == '[' && colon != NULL && colon[-1] == ']';
 	char host[256] = "127.0.0.1";
 	struct addrinfo *found;
 	int error, fd;
 
-	if (colon != NULL && (size_t)(colon - name) < sizeof(host)) {
-		memcpy(host, name, (size_t)(colon - name));
-		host[colon - name] = '\0';
-	}
+	if (colon != NULL)
+		(void)snprintf(host, sizeof(host), "%.*s",
+		    (int)(colon - name) - 2 * brackets, name + brackets);
 	error = getaddrinfo(host, port, &hints, &found);
 	if (error != 0)
 		return complain(name, gai_strerror(error));
@@ -268,14 +268,18 @@ main(int argc, char **argv)
 		error = start_server(&arguments, why);
 	engine = engine_create(&(struct engine_options){server, arguments.redis,
 	    arguments.options.password, arguments.space});
-	http_options = (struct http_options){engine, arguments.http,
-	    arguments.token, arguments.options.payload_max};
+	http_options = (struct http_options){
+	    engine, -1, arguments.token, arguments.options.payload_max};
 	if (server != NULL) {
 		(void)sigaction(SIGTERM, &action, NULL);
 		(void)sigaction(SIGINT, &action, NULL);
 	}
-	if (error == 0 && arguments.http != NULL)
-		error = http_start(&http, &http_options, why);
+	if (error == 0 && arguments.http != NULL) {
+		http_options.fd = listen_tcp(arguments.http);
+		error = http_options.fd < 0
+		    ? -1
+		    : http_start(&http, &http_options, why);
+	}
 	schedules = error == 0 ? schedules_start(engine) : NULL;
 	if (error != 0 || schedules == NULL) {
 		if (why[0] != '\0')
