@@ -66,6 +66,10 @@ build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
 		$(durable_test)/machine_fuzz.c)
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(libs)
+build/plain/$(durable_test)/faults.o: own = -fPIC -fvisibility=default
+build/plain/faults.so: build/plain/$(durable_test)/faults.o
+	$(call say,LD)
+	$(Q)$(link) -shared -o $@ $^
 durable_client := $(durable_test)/client
 $(foreach w,plain clang asan tsan cov,build/$w/$(durable_client)): %: %.o \
 		build/$$(way)/libhwt_durable.a build/$$(way)/libhwt.a

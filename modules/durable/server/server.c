@@ -419,7 +419,7 @@ run_common(struct server *server, struct connection *connection)
 {
 	const struct request *request = &server->request;
 
-	if (word_is(server, 0, "PING")) {
+	if (word_is(server, 0, "PING") || word_is(server, 0, "ECHO")) {
 		if (request->count > 1)
 			answer_bytes(connection, request->word[1].bytes,
 			    request->word[1].length);
@@ -438,6 +438,11 @@ run_common(struct server *server, struct connection *connection)
 		answer_array(connection, 0);
 	} else if (word_is(server, 0, "QUIT")) {
 		answer_line(connection, '+', "OK");
+		connection->closing = true;
+	} else if (word_is(server, 0, "GET") || word_is(server, 0, "POST") ||
+	    word_is(server, 0, "Host:")) {
+		/* A browser, for a page that wants to send commands. */
+		answer_error(connection, "ERR this is no HTTP");
 		connection->closing = true;
 	} else {
 		return false;

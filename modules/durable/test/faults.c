@@ -5,6 +5,7 @@
  * at any time: ns that are added to the wall clock, and errno values with which
  * writes and syncs of files fail (0: they do not).
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
