@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt-exec: executes a command for each task. See man hwt-exec (1).
+ *
+ * Each thread of the worker runs one command at a time and waits for it. The
+ * payload is in a memory file, which is the command's standard input, so that
+ * nobody has to write while the command runs.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "modules/durable/programs/options.h"
+
+#define JOBS_MAX 256
+#define STATUSES 256
+#define END_WITHIN HWT_SEC(5) /* to report what was killed */
+
+static const char usage[] =
+    "usage: hwt-exec --queue Q[,Q...] [OPTION...] -- COMMAND [ARGUMENT...]\n"
+    "  --jobs N               commands at a time (1)\n"
+    "  --limit TIME           a command that runs longer is killed\n"
+    "  --fail-status N[,N...] exit statuses that end in a dead letter\n"
+    "  --visibility TIME      of a lease, which is extended (30s)\n"
+    "  --grace TIME           for commands at SIGTERM (30s)\n" USAGE_SHARED;
+
+struct executor {
+	struct program program;
+	const char *queue;
+	uint64_t jobs, limit_ms, visibility_ns, grace_ns;
+	bool fails[STATUSES];
+	char **command;
+	_Atomic(pid_t) running[JOBS_MAX]; /* process groups; 0: a free place */
+};
+
+static int
+payload_file(const struct hwt_durable_delivery *delivery)
+{
+	const char *bytes = delivery->payload;
+	size_t done = 0;
+	ssize_t n;
+	int fd = memfd_create("payload", MFD_CLOEXEC);
+
+	while (fd >= 0 && done < delivery->payload_length) {
+		n = write(fd, bytes + done, delivery->payload_length - done);
+		if (n < 0) {
+			(void)close(fd);
+			return -1;
+		}
+		done += (size_t)n;
+	}
+	if (fd >= 0)
+		(void)lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
+/* The environment with the three names; the array is the caller's to free. */
+static char **
+make_environment(const struct hwt_durable_delivery *delivery,
+    char text[3][HWT_DURABLE_ID_MAX + 16])
+{
+	size_t i, own = 0, count = 0;
+	char **made;
+
+	while (environ[count] != NULL)
+		count++;
+	made = calloc(count + 4, sizeof(*made));
+	if (made == NULL)
+		return NULL;
+	(void)sprintf(text[0], "HWT_ID=%s", delivery->id);
+	(void)sprintf(text[1], "HWT_ATTEMPT=%u", delivery->attempt);
+	(void)sprintf(text[2], "HWT_DUE=%llu",
+	    (unsigned long long)(delivery->due_unix_ns / HWT_MS(1)));
+	for (; own < 3; own++)
+		made[own] = text[own];
+	for (i = 0; i < count; i++) {
+		if (strncmp(environ[i], "HWT_ID=", 7) != 0 &&
+		    strncmp(environ[i], "HWT_ATTEMPT=", 12) != 0 &&
+		    strncmp(environ[i], "HWT_DUE=", 8) != 0)
+			made[own++] = environ[i];
+	}
+	return made;
+}
+
+/* In a process group of its own, so that all of it can be killed; with no
+ * signal blocked. 0, or an errno. */
+static int
+spawn(
+    const struct executor *executor, int input, char **environment, pid_t *pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none, defaults;
+	int error;
+
+	(void)sigemptyset(&none);
+	(void)sigemptyset(&defaults);
+	(void)sigaddset(&defaults, SIGPIPE);
+	(void)posix_spawn_file_actions_init(&actions);
+	(void)posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+	(void)posix_spawnattr_init(&attributes);
+	(void)posix_spawnattr_setflags(&attributes,
+	    POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+		POSIX_SPAWN_SETSIGDEF);
+	(void)posix_spawnattr_setsigmask(&attributes, &none);
+	(void)posix_spawnattr_setsigdefault(&attributes, &defaults);
+	error = posix_spawnp(pid, executor->command[0], &actions, &attributes,
+	    executor->command, environment);
+	(void)posix_spawnattr_destroy(&attributes);
+	(void)posix_spawn_file_actions_destroy(&actions);
+	return error;
+}
+
+/* Returns the status of waitpid; kills it when its time is over. */
+static int
+wait_for(const struct executor *executor, pid_t pid, bool *killed)
+{
+	int status, fd = pidfd_open(pid, 0);
+	struct pollfd end = {.fd = fd, .events = POLLIN};
+	uint64_t left_ms = executor->limit_ms;
+
+	/* Half a day at a time, since poll takes an int. */
+	while (fd >= 0 && left_ms > 0) {
+		int wait_ms = left_ms < 43200000 ? (int)left_ms : 43200000;
+
+		if (poll(&end, 1, wait_ms) != 0)
+			break;
+		left_ms -= (uint64_t)wait_ms;
+	}
+	*killed = executor->limit_ms > 0 && left_ms == 0;
+	if (*killed)
+		(void)kill(-pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (fd >= 0)
+		(void)close(fd);
+	return status;
+}
+
+static _Atomic(pid_t) *
+register_group(struct executor *executor, pid_t pid)
+{
+	pid_t none = 0;
+	size_t i = 0;
+
+	while (!atomic_compare_exchange_strong(
+	    &executor->running[i], &none, pid)) {
+		none = 0;
+		i = (i + 1) % JOBS_MAX;
+	}
+	return &executor->running[i];
+}
+
+static int
+run_command(struct executor *executor,
+    const struct hwt_durable_delivery *delivery, int input)
+{
+	char text[3][HWT_DURABLE_ID_MAX + 16];
+	char **environment = make_environment(delivery, text);
+	_Atomic(pid_t) *place;
+	int status, error = ENOMEM;
+	bool killed;
+	pid_t pid;
+
+	if (environment != NULL)
+		error = spawn(executor, input, environment, &pid);
+	free(environment);
+	if (error != 0) {
+		(void)fprintf(stderr, "hwt-exec: %s: %s\n",
+		    executor->command[0], strerror(error));
+		return HWT_DURABLE_RETRY;
+	}
+	place = register_group(executor, pid);
+	status = wait_for(executor, pid, &killed);
+	atomic_store(place, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	(void)fprintf(stderr, "hwt-exec: %s: attempt %u: %s %d%s\n",
+	    delivery->id, delivery->attempt,
+	    WIFEXITED(status) ? "exit status" : "signal",
+	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
+	    killed ? ", since it ran too long" : "");
+	if (!WIFEXITED(status) || !executor->fails[WEXITSTATUS(status)])
+		return HWT_DURABLE_RETRY;
+	(void)sprintf(delivery->reason, "exit status %d", WEXITSTATUS(status));
+	return HWT_DURABLE_FAIL;
+}
+
+static int
+execute(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	int outcome, input;
+
+	/* An environment cannot hold it. */
+	if (strlen(delivery->id) != delivery->id_length) {
+		(void)strcpy(delivery->reason, "the id has a NUL");
+		return HWT_DURABLE_FAIL;
+	}
+	input = payload_file(delivery);
+	if (input < 0) {
+		(void)fprintf(
+		    stderr, "hwt-exec: payload: %s\n", strerror(errno));
+		return HWT_DURABLE_RETRY;
+	}
+	outcome = run_command(ctx, delivery, input);
+	(void)close(input);
+	return outcome;
+}
+
+static void
+parse_statuses(struct executor *executor, char *list)
+{
+	char *left, *word = strtok_r(list, ",", &left);
+
+	for (; word != NULL; word = strtok_r(NULL, ",", &left))
+		executor->fails[parse_number(
+		    &executor->program, word, 1, STATUSES - 1)] = true;
+}
+
+static void
+parse(struct executor *executor, int argc, char **argv)
+{
+	static const struct option known[] = {
+	    OPTIONS_SHARED,
+	    {"queue", required_argument, NULL, 'q'},
+	    {"jobs", required_argument, NULL, 'j'},
+	    {"limit", required_argument, NULL, 'l'},
+	    {"fail-status", required_argument, NULL, 'f'},
+	    {"visibility", required_argument, NULL, 'v'},
+	    {"grace", required_argument, NULL, 'g'},
+	    {NULL, 0, NULL, 0},
+	};
+	struct program *program = &executor->program;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "+", known, NULL)) != -1) {
+		if (option_is_shared(program, option, optarg))
+			continue;
+		if (option == 'q')
+			executor->queue = optarg;
+		else if (option == 'j')
+			executor->jobs =
+			    parse_number(program, optarg, 1, JOBS_MAX);
+		else if (option == 'l')
+			executor->limit_ms =
+			    parse_time(program, optarg) / HWT_MS(1);
+		else if (option == 'f')
+			parse_statuses(executor, optarg);
+		else if (option == 'v')
+			executor->visibility_ns = parse_time(program, optarg);
+		else if (option == 'g')
+			executor->grace_ns = parse_time(program, optarg);
+		else
+			program_usage(program);
+	}
+	executor->command = argv + optind;
+	if (executor->queue == NULL || optind == argc)
+		program_usage(program);
+}
+
+static struct executor executor = {
+    .program = {.name = "hwt-exec", .usage = usage},
+    .jobs = 1,
+    .grace_ns = HWT_SEC(30),
+};
+
+int
+main(int argc, char **argv)
+{
+	struct hwt_durable_worker_options options = {.callback = execute};
+	struct hwt_durable_worker *worker;
+	struct hwt_durable *durable;
+	size_t i;
+	int error, fd;
+
+	parse(&executor, argc, argv);
+	fd = program_block_signals(&executor.program);
+	durable = program_open(&executor.program);
+	options.queue = executor.queue;
+	options.ctx = &executor;
+	options.threads = (uint32_t)executor.jobs;
+	options.outstanding_max = executor.jobs;
+	options.visibility_ns = executor.visibility_ns;
+	error = hwt_durable_worker_start(&worker, durable, &options);
+	if (error != 0)
+		program_fail(&executor.program,
+		    error == -EINVAL ? STATUS_USAGE : STATUS_SERVER, "%s",
+		    error_text(error));
+	program_wait(fd);
+	error = hwt_durable_worker_stop(worker, executor.grace_ns);
+	for (i = 0; error != 0 && i < JOBS_MAX; i++) {
+		if (executor.running[i] != 0)
+			(void)kill(-executor.running[i], SIGKILL);
+	}
+	if (error != 0 && hwt_durable_worker_stop(worker, END_WITHIN) != 0)
+		return STATUS_SERVER;
+	return hwt_durable_close(durable) == 0 ? 0 : STATUS_SERVER;
+}

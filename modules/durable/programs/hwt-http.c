@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hwt-http: a POST for each task. See man hwt-http (1).
+ *
+ * One thread of a worker copies tasks into a list and leaves them open; the
+ * main thread makes the calls, with curl_multi, and finishes them. A task is
+ * owned by whoever has taken it off the list.
+ *
+ * One POST an attempt: each call has a connection of its own, since libcurl
+ * sends again by itself if a connection that it kept turns out to be closed.
+ * Nor does it send again after 417, as "Expect:" is not sent, or follow a
+ * redirect; HTTP/2, where it does so after REFUSED_STREAM, is not used.
+ */
+#define _GNU_SOURCE
+#include <curl/curl.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "modules/durable/programs/hwt-http-call.h"
+#include "modules/durable/programs/options.h"
+
+#define CALLS_MAX 4096
+#define ANSWER_KEPT 200 /* bytes, for the reason of a dead letter */
+#define ANSWER_MAX 1048576 /* bytes that are read */
+#define RETRY_AFTER_MAX 86400 /* seconds */
+#define SECRET_MAX 512
+
+static const char usage[] =
+    "usage: hwt-http --queue Q[,Q...] --allow URL [--allow URL]... "
+    "[OPTION...]\n"
+    "  --allow URL            a prefix of URLs that may be called\n"
+    "  --calls N              at a time (64)\n"
+    "  --limit TIME           of a call (30s)\n"
+    "  --secret-file FILE     its first line signs the calls\n"
+    "  --ca-file FILE         of those who certify servers\n"
+    "  --visibility TIME      of a lease, which is extended (30s)\n"
+    "  --grace TIME           for calls at SIGTERM (30s)\n" USAGE_SHARED;
+
+/* A task, and its call. */
+struct job {
+	struct job *next;
+	struct hwt_durable_token token;
+	struct http_call call;
+	CURL *curl;
+	size_t answer_length; /* that was kept */
+	size_t answer_read;
+	uint32_t attempt;
+	uint64_t due_ms;
+	char answer[ANSWER_KEPT + 1];
+	char id[3 * HWT_DURABLE_ID_MAX + 1]; /* percent-encoded */
+	size_t payload_length;
+	char payload[]; /* and a NUL */
+};
+
+static struct {
+	struct program program;
+	struct allowed allowed;
+	const char *queue, *ca_file;
+	char secret[SECRET_MAX];
+	uint64_t calls, limit_ns, visibility_ns, grace_ns;
+	CURLM *multi;
+	struct job *active;
+	pthread_mutex_t lock;
+	struct job *first, **last; /* under the lock */
+} http = {
+    .program = {.name = "hwt-http", .usage = usage},
+    .calls = 64,
+    .limit_ns = HWT_SEC(30),
+    .grace_ns = HWT_SEC(30),
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .last = &http.first,
+};
+
+static void
+encode_id(char *to, const char *id, size_t length)
+{
+	for (; length > 0; length--, id++) {
+		unsigned char c = (unsigned char)*id;
+
+		if ((c >= '0' && c <= '9') ||
+		    ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
+		    c == '_' || c == '~')
+			*to++ = (char)c;
+		else
+			to += sprintf(to, "%%%02X", c);
+	}
+	*to = '\0';
+}
+
+/* On the worker's thread. */
+static int
+receive(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct job *job =
+	    calloc(1, sizeof(*job) + delivery->payload_length + 1);
+
+	(void)ctx;
+	if (job == NULL)
+		return HWT_DURABLE_RETRY;
+	job->token = delivery->token;
+	job->attempt = delivery->attempt;
+	job->due_ms = delivery->due_unix_ns / HWT_MS(1);
+	job->payload_length = delivery->payload_length;
+	if (delivery->payload_length > 0)
+		memcpy(
+		    job->payload, delivery->payload, delivery->payload_length);
+	encode_id(job->id, delivery->id, delivery->id_length);
+	(void)pthread_mutex_lock(&http.lock);
+	*http.last = job;
+	http.last = &job->next;
+	(void)pthread_mutex_unlock(&http.lock);
+	(void)curl_multi_wakeup(http.multi);
+	return HWT_DURABLE_LATER;
+}
+
+/* Ends the attempt, and frees the job. */
+static void
+job_end(struct job *job, int outcome, uint64_t delay_ns, const char *reason)
+{
+	struct job **link = &http.active;
+
+	if (outcome != 0)
+		(void)fprintf(stderr, "hwt-http: %s: attempt %u: %s\n", job->id,
+		    job->attempt, reason);
+	(void)hwt_durable_finish(job->token, outcome, delay_ns, reason);
+	while (*link != NULL && *link != job)
+		link = &(*link)->next;
+	if (*link == job)
+		*link = job->next;
+	if (job->curl != NULL) {
+		(void)curl_multi_remove_handle(http.multi, job->curl);
+		curl_easy_cleanup(job->curl);
+	}
+	http_call_free(&job->call);
+	free(job);
+}
+
+static size_t
+read_answer(char *bytes, size_t size, size_t count, void *ctx)
+{
+	struct job *job = ctx;
+	size_t length = size * count, kept = length;
+
+	if (kept > ANSWER_KEPT - job->answer_length)
+		kept = ANSWER_KEPT - job->answer_length;
+	memcpy(job->answer + job->answer_length, bytes, kept);
+	job->answer_length += kept;
+	job->answer_read += length;
+	return job->answer_read > ANSWER_MAX ? 0 : length;
+}
+
+static bool
+add_headers(struct job *job)
+{
+	char time_text[24], number[24], signature[SIGNATURE_SIZE];
+	struct http_call *call = &job->call;
+	bool right;
+
+	(void)sprintf(time_text, "%lld", (long long)time(NULL));
+	(void)sprintf(number, "%u", job->attempt);
+	right = http_call_add(call, "Webhook-Id", job->id) &&
+	    http_call_add(call, "Webhook-Timestamp", time_text) &&
+	    http_call_add(call, "Hwt-Attempt", number);
+	(void)sprintf(number, "%llu", (unsigned long long)job->due_ms);
+	right = right && http_call_add(call, "Hwt-Due", number) &&
+	    (call->headers = curl_slist_append(call->headers, "Expect:"));
+	if (!right || http.secret[0] == '\0')
+		return right;
+	http_call_sign(call, http.secret, strlen(http.secret), job->id,
+	    time_text, signature);
+	return signature[0] != '\0' &&
+	    http_call_add(call, "Webhook-Signature", signature);
+}
+
+static void
+set_options(struct job *job)
+{
+	CURL *curl = job->curl;
+
+	curl_easy_setopt(curl, CURLOPT_PRIVATE, job);
+	curl_easy_setopt(curl, CURLOPT_CURLU, job->call.url);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->call.body);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+	    (curl_off_t)job->call.body_length);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, job->call.headers);
+	curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
+	curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
+	curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(
+	    curl, CURLOPT_TIMEOUT_MS, (long)(http.limit_ns / HWT_MS(1)));
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, read_answer);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, job);
+	if (http.ca_file != NULL)
+		curl_easy_setopt(curl, CURLOPT_CAINFO, http.ca_file);
+}
+
+static void
+job_start(struct job *job)
+{
+	const char *wrong = http_call_parse(
+	    &job->call, &http.allowed, job->payload, job->payload_length);
+
+	job->next = http.active;
+	http.active = job;
+	if (wrong != NULL) {
+		job_end(job, HWT_DURABLE_FAIL, 0, wrong);
+		return;
+	}
+	job->curl = curl_easy_init();
+	if (job->curl == NULL || !add_headers(job)) {
+		job_end(job, HWT_DURABLE_RETRY, HWT_NEVER, "no memory");
+		return;
+	}
+	set_options(job);
+	(void)curl_multi_add_handle(http.multi, job->curl);
+}
+
+static void
+start_jobs(void)
+{
+	struct job *job, *next;
+
+	(void)pthread_mutex_lock(&http.lock);
+	job = http.first;
+	http.first = NULL;
+	http.last = &http.first;
+	(void)pthread_mutex_unlock(&http.lock);
+	for (; job != NULL; job = next) {
+		next = job->next;
+		job_start(job);
+	}
+}
+
+/* 2xx is done. What may pass is tried again: no answer, 408, 425, 429 and 5xx.
+ * All others are dead letters, a redirect too. */
+static void
+job_answered(struct job *job, CURLcode error)
+{
+	char reason[ANSWER_KEPT + CURL_ERROR_SIZE];
+	curl_off_t after = 0;
+	long status = 0;
+
+	(void)curl_easy_getinfo(job->curl, CURLINFO_RESPONSE_CODE, &status);
+	(void)curl_easy_getinfo(job->curl, CURLINFO_RETRY_AFTER, &after);
+	/* Of a body that is too long, the status counts. */
+	if (error != CURLE_OK && job->answer_read <= ANSWER_MAX) {
+		job_end(job, HWT_DURABLE_RETRY, HWT_NEVER,
+		    curl_easy_strerror(error));
+		return;
+	}
+	(void)snprintf(reason, sizeof(reason), "%ld%s %s", status,
+	    status / 100 == 3 ? ", and redirects are not followed" : "",
+	    job->answer);
+	if (status / 100 == 2)
+		job_end(job, 0, 0, NULL);
+	else if (status / 100 != 5 && status != 408 && status != 425 &&
+	    status != 429)
+		job_end(job, HWT_DURABLE_FAIL, 0, reason);
+	else
+		job_end(job, HWT_DURABLE_RETRY,
+		    after <= 0 ? HWT_NEVER
+			       : HWT_SEC((uint64_t)(after < RETRY_AFTER_MAX
+					 ? after
+					 : RETRY_AFTER_MAX)),
+		    reason);
+}
+
+/* One turn: waits, for up to a second, and does what there is. True: a signal
+ * came. */
+static bool
+turn(int signals)
+{
+	struct curl_waitfd also = {.fd = signals, .events = CURL_WAIT_POLLIN};
+	struct signalfd_siginfo ignored;
+	struct CURLMsg *message;
+	struct job *job;
+	int left;
+
+	(void)curl_multi_poll(http.multi, &also, 1, 1000, NULL);
+	start_jobs();
+	(void)curl_multi_perform(http.multi, &left);
+	while ((message = curl_multi_info_read(http.multi, &left)) != NULL) {
+		(void)curl_easy_getinfo(
+		    message->easy_handle, CURLINFO_PRIVATE, (char **)&job);
+		job_answered(job, message->data.result);
+	}
+	return read(signals, &ignored, sizeof(ignored)) > 0;
+}
+
+static uint64_t
+now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return HWT_SEC((uint64_t)ts.tv_sec) + (uint64_t)ts.tv_nsec;
+}
+
+/* Until a signal; then until all calls have ended, or are broken off. */
+static int
+serve(struct hwt_durable_worker *worker, int signals)
+{
+	uint64_t end_ns;
+
+	while (!turn(signals))
+		;
+	end_ns = now_ns() + http.grace_ns;
+	while (hwt_durable_worker_stop(worker, 0) != 0) {
+		if (now_ns() >= end_ns + HWT_SEC(5))
+			return STATUS_SERVER;
+		while (now_ns() >= end_ns && http.active != NULL)
+			job_end(http.active, HWT_DURABLE_RETRY, HWT_NEVER,
+			    "broken off, since hwt-http ends");
+		(void)turn(signals);
+	}
+	return 0;
+}
+
+static void
+read_secret(const char *path)
+{
+	FILE *file = fopen(path, "re");
+
+	if (file == NULL ||
+	    fgets(http.secret, sizeof(http.secret), file) == NULL ||
+	    http.secret[0] == '\n')
+		program_fail(&http.program, STATUS_USAGE,
+		    "%s: no secret is in it", path);
+	(void)fclose(file);
+	http.secret[strcspn(http.secret, "\r\n")] = '\0';
+}
+
+static void
+parse_option(int option)
+{
+	const struct program *program = &http.program;
+
+	if (option == 'q')
+		http.queue = optarg;
+	else if (option == 'c')
+		http.calls = parse_number(program, optarg, 1, CALLS_MAX);
+	else if (option == 'l')
+		http.limit_ns = parse_time(program, optarg);
+	else if (option == 'v')
+		http.visibility_ns = parse_time(program, optarg);
+	else if (option == 'g')
+		http.grace_ns = parse_time(program, optarg);
+	else if (option == 's')
+		read_secret(optarg);
+	else if (option == 'f')
+		http.ca_file = optarg;
+	else if (option != 'a')
+		program_usage(program);
+	else if (!allowed_add(&http.allowed, optarg))
+		program_fail(program, STATUS_USAGE,
+		    "'%s' is not a URL of http or https without user, query "
+		    "and fragment, or there are more than %d",
+		    optarg, ALLOWED_MAX);
+}
+
+static void
+parse(int argc, char **argv)
+{
+	static const struct option known[] = {
+	    OPTIONS_SHARED,
+	    {"queue", required_argument, NULL, 'q'},
+	    {"allow", required_argument, NULL, 'a'},
+	    {"calls", required_argument, NULL, 'c'},
+	    {"limit", required_argument, NULL, 'l'},
+	    {"secret-file", required_argument, NULL, 's'},
+	    {"ca-file", required_argument, NULL, 'f'},
+	    {"visibility", required_argument, NULL, 'v'},
+	    {"grace", required_argument, NULL, 'g'},
+	    {NULL, 0, NULL, 0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (!option_is_shared(&http.program, option, optarg))
+			parse_option(option);
+	}
+	if (http.queue == NULL || http.allowed.count == 0 || optind != argc)
+		program_usage(&http.program);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct hwt_durable_worker_options options = {.callback = receive};
+	struct hwt_durable_worker *worker;
+	struct hwt_durable *durable;
+	int error, signals, status;
+
+	(void)curl_global_init(CURL_GLOBAL_ALL);
+	parse(argc, argv);
+	signals = program_block_signals(&http.program);
+	http.multi = curl_multi_init();
+	durable = program_open(&http.program);
+	options.queue = http.queue;
+	options.visibility_ns = http.visibility_ns;
+	options.outstanding_max = http.calls;
+	error = hwt_durable_worker_start(&worker, durable, &options);
+	if (error != 0)
+		program_fail(&http.program,
+		    error == -EINVAL ? STATUS_USAGE : STATUS_SERVER, "%s",
+		    error_text(error));
+	status = serve(worker, signals);
+	if (status == 0)
+		(void)hwt_durable_close(durable);
+	return status;
+}
