@@ -37,33 +37,31 @@ status_of(const char *error)
 	return MHD_HTTP_BAD_GATEWAY;
 }
 
-/* Runs the command. NULL: there is no answer but an error, and that was
- * given. The caller frees the reply. */
+/* A reply that is none or an error becomes the answer, and NULL. The caller
+ * frees the other ones. */
 static redisReply *
-run(struct request *request, redisContext *context, struct command_words *words)
+checked(struct request *request, redisContext *context, redisReply *reply)
 {
-	redisReply *reply = words_run(words, context);
+	char why[ENGINE_WHY];
 
-	if (reply == NULL) {
-		request_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-		    "the engine: the connection was lost; what was asked may "
-		    "have been done");
-	} else if (reply->type == REDIS_REPLY_ERROR) {
+	if (reply != NULL && reply->type == REDIS_REPLY_ERROR) {
 		request_fail(request, status_of(reply->str), reply->str);
-		freeReplyObject(reply);
-		reply = NULL;
+	} else if (reply == NULL) {
+		engine_say(why, context, NULL);
+		request_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, why);
+	} else {
+		return reply;
 	}
-	return reply;
+	freeReplyObject(reply);
+	return NULL;
 }
 
 void
 api_health(struct request *request, redisContext *context)
 {
-	struct command_words words;
-	redisReply *reply;
+	redisReply *reply =
+	    checked(request, context, redisCommand(context, "PING"));
 
-	words_begin(&words, request->engine, "PING", NULL);
-	reply = run(request, context, &words);
 	if (reply != NULL)
 		(void)fputs("{\"status\":\"ok\"}\n", request->out);
 	freeReplyObject(reply);
@@ -85,27 +83,27 @@ read_count(struct request *request)
 void
 api_queues(struct request *request, redisContext *context)
 {
+	const char *after = request_parameter(request, "after");
 	int i, count = read_count(request);
 	char why[ENGINE_WHY];
 	struct queue_list list;
 
 	if (count < 0 || !request_has_only(request, "after count"))
 		return;
-	if (engine_read_queues(request->engine, context,
-		request_parameter(request, "after"), count, &list, why) != 0) {
+	if (!engine_read_queues(request->engine, context,
+		after != NULL ? after : "", count, &list, why)) {
 		request_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, why);
 		return;
 	}
 	(void)fprintf(request->out,
-	    "{\"space\":\"%s\",\"total\":%d,\"more\":%s,\"queues\":[",
-	    engine_space(request->engine), list.total,
-	    list.end < list.total ? "true" : "false");
-	for (i = list.first; i < list.end; i++) {
+	    "{\"space\":\"%s\",\"more\":%s,\"queues\":[", request->space,
+	    list.more ? "true" : "false");
+	for (i = 0; i < list.count; i++) {
 		(void)fprintf(request->out, "%s{\"name\":\"%s\"",
-		    i > list.first ? "," : "", list.name[i]);
-		if (list.stat[i]->type == REDIS_REPLY_ARRAY) {
+		    i > 0 ? "," : "", list.row[i].name);
+		if (list.row[i].stat->type == REDIS_REPLY_ARRAY) {
 			(void)fputc(',', request->out);
-			json_members(request->out, list.stat[i]);
+			json_members(request->out, list.row[i].stat);
 		}
 		(void)fputc('}', request->out);
 	}
@@ -144,19 +142,15 @@ run_list(struct request *request, redisContext *context, const char *command,
     const char *state)
 {
 	const char *cursor = request_parameter(request, "cursor");
-	struct command_words words;
 	int count = read_count(request);
-	char text[16];
 	redisReply *reply;
 
 	if (count < 0)
 		return;
-	(void)snprintf(text, sizeof(text), "%d", count);
-	words_begin(&words, request->engine, command, request->queue);
-	words_add(&words, state);
-	words_add(&words, cursor != NULL ? cursor : "0");
-	words_add(&words, text);
-	reply = run(request, context, &words);
+	reply = redisCommand(context, "%s {%s:%s} %s %s %d", command,
+	    request->space, request->queue, state,
+	    cursor != NULL ? cursor : "0", count);
+	reply = checked(request, context, reply);
 	if (reply != NULL)
 		write_list(request, reply);
 	freeReplyObject(reply);
@@ -182,14 +176,13 @@ api_dead(struct request *request, redisContext *context)
 void
 api_get(struct request *request, redisContext *context)
 {
-	struct command_words words;
 	redisReply *reply;
 
 	if (!request_has_only(request, ""))
 		return;
-	words_begin(&words, request->engine, "HWT.GET", request->queue);
-	words_add_bytes(&words, request->id, request->id_length);
-	reply = run(request, context, &words);
+	reply = redisCommand(context, "HWT.GET {%s:%s} %b", request->space,
+	    request->queue, request->id, request->id_length);
+	reply = checked(request, context, reply);
 	if (reply != NULL && reply->type == REDIS_REPLY_ARRAY) {
 		(void)fputs("{\"id\":", request->out);
 		json_id(request->out, request->id, request->id_length);
@@ -203,46 +196,44 @@ api_get(struct request *request, redisContext *context)
 	freeReplyObject(reply);
 }
 
-/* RETRY has two numbers. */
-static bool
-add_retry(struct command_words *words, const char *text, char first[24])
-{
-	const char *comma = strchr(text, ',');
+/* The words of an ADD, up to its tasks. */
+struct add_words {
+	const char *word[20];
+	size_t length[20];
+	int count;
+};
 
-	if (comma == NULL || comma - text >= 24)
-		return false;
-	memcpy(first, text, (size_t)(comma - text));
-	first[comma - text] = '\0';
-	words_add(words, "RETRY");
-	words_add(words, first);
-	words_add(words, comma + 1);
-	return true;
+static void
+add_word(struct add_words *words, const char *bytes, size_t length)
+{
+	words->word[words->count] = bytes;
+	words->length[words->count++] = length;
 }
 
-static bool
-add_parameters(
-    const struct request *request, struct command_words *words, char first[24])
+/* What parameters say. RETRY has two numbers, with a comma between. */
+static void
+add_parameters(const struct request *request, struct add_words *words)
 {
-	static const char *const names[][2] = {
-	    {"attempts", "ATTEMPTS"},
-	    {"expires", "EXPIRES"},
-	    {"result", "RESULT"},
-	    {"in", "IN"},
-	    {"due", "DUE"},
-	};
-	const char *value = request_parameter(request, "retry");
-	size_t i;
+	static const char *const names[] = {
+	    "attempts", "expires", "result", "in", "due", "retry"};
+	const char *value;
+	size_t i, length;
 
-	if (value != NULL && !add_retry(words, value, first))
-		return false;
 	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		value = request_parameter(request, names[i][0]);
+		value = request_parameter(request, names[i]);
 		if (value == NULL)
 			continue;
-		words_add(words, names[i][1]);
-		words_add(words, value);
+		add_word(words, names[i], strlen(names[i]));
+		length = strcspn(value, ",");
+		add_word(words, value, length);
+		if (value[length] == ',')
+			add_word(words, value + length + 1,
+			    strlen(value + length + 1));
 	}
-	return true;
+	add_word(words, "TASKS", 5);
+	add_word(words, request->id, request->id_length);
+	add_word(words, request->body != NULL ? request->body : "",
+	    request->body_length);
 }
 
 /* 201: stored; 200: there is a task of this id already, in this state. */
@@ -251,53 +242,43 @@ api_add(struct request *request, redisContext *context)
 {
 	static const char *const states[] = {
 	    "", "waiting", "due", "running", "done", "dead", "cancelled"};
-	struct command_words words;
+	struct add_words words = {.count = 0};
+	char key[ENGINE_SPACE_MAX + ENGINE_NAME_MAX + 4];
 	redisReply *reply;
-	char first[24];
 	size_t state;
 
 	if (!request_has_only(request, "in due attempts retry expires result"))
 		return;
-	words_begin(&words, request->engine, "HWT.ADD", request->queue);
-	if (!add_parameters(request, &words, first)) {
-		request_fail(request, MHD_HTTP_BAD_REQUEST,
-		    "ARG retry is two numbers of ms: FIRST,MOST");
-		return;
-	}
-	words_add(&words, "TASKS");
-	words_add_bytes(&words, request->id, request->id_length);
-	words_add_bytes(&words, request->body != NULL ? request->body : "",
-	    request->body_length);
-	reply = run(request, context, &words);
+	add_word(&words, "HWT.ADD", 7);
+	add_word(&words, key,
+	    (size_t)snprintf(
+		key, sizeof(key), "{%s:%s}", request->space, request->queue));
+	add_parameters(request, &words);
+	reply =
+	    redisCommandArgv(context, words.count, words.word, words.length);
+	reply = checked(request, context, reply);
 	if (reply == NULL)
 		return;
 	state = (size_t)reply->element[0]->integer;
-	if (state == 0) {
+	if (state == 0)
 		request->status = MHD_HTTP_CREATED;
-		(void)fputs("{\"stored\":true}\n", request->out);
-	} else {
-		(void)fprintf(request->out,
-		    "{\"stored\":false,\"state\":\"%s\"}\n",
-		    state < 7 ? states[state] : "");
-	}
+	(void)fprintf(request->out, "{\"stored\":%s,\"state\":\"%s\"}\n",
+	    state == 0 ? "true" : "false", states[state < 7 ? state : 0]);
 	freeReplyObject(reply);
 }
 
 /* A command that answers 1 or 0 for the id. */
 static void
-run_on_id(struct request *request, redisContext *context, const char *command,
-    const char *word, const char *otherwise)
+run_on_id(struct request *request, redisContext *context, const char *format,
+    const char *otherwise)
 {
-	struct command_words words;
 	redisReply *reply;
 
 	if (!request_has_only(request, ""))
 		return;
-	words_begin(&words, request->engine, command, request->queue);
-	if (word != NULL)
-		words_add(&words, word);
-	words_add_bytes(&words, request->id, request->id_length);
-	reply = run(request, context, &words);
+	reply = redisCommand(context, format, request->space, request->queue,
+	    request->id, request->id_length);
+	reply = checked(request, context, reply);
 	if (reply == NULL)
 		return;
 	if (reply->element[0]->integer == 1)
@@ -310,20 +291,20 @@ run_on_id(struct request *request, redisContext *context, const char *command,
 void
 api_cancel(struct request *request, redisContext *context)
 {
-	run_on_id(request, context, "HWT.CANCEL", NULL,
+	run_on_id(request, context, "HWT.CANCEL {%s:%s} %b",
 	    "there is no such task, or it has ended");
 }
 
 void
 api_replay(struct request *request, redisContext *context)
 {
-	run_on_id(request, context, "HWT.DEAD", "REPLAY",
+	run_on_id(request, context, "HWT.DEAD {%s:%s} REPLAY %b",
 	    "there is no such dead letter");
 }
 
 void
 api_drop(struct request *request, redisContext *context)
 {
-	run_on_id(request, context, "HWT.DEAD", "DROP",
+	run_on_id(request, context, "HWT.DEAD {%s:%s} DROP %b",
 	    "there is no such dead letter");
 }

@@ -2,7 +2,6 @@
 /* Lines of cron: see calendar.h. A local time is told as what a clock in UTC
  * would show then. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,47 @@
 
 #define DAY_S 86400
 #define YEARS_400 (INT64_C(146097) * DAY_S) /* then dates and weekdays repeat */
-#define WAIT_MAX INT64_C(366 * DAY_S)
+
+/* Days. Years begin in March here, so that a leap day is the last one. */
+
+int64_t
+day_of(int64_t year, unsigned month, unsigned day)
+{
+	int64_t era;
+	unsigned of_era, of_year;
+
+	year -= month <= 2;
+	era = (year >= 0 ? year : year - 399) / 400;
+	of_era = (unsigned)(year - era * 400);
+	of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+	return era * 146097 +
+	    (int64_t)(of_era * 365 + of_era / 4 - of_era / 100 + of_year) -
+	    719468;
+}
+
+void
+day_read(int64_t number, int64_t *year, unsigned *month, unsigned *day)
+{
+	int64_t era;
+	unsigned of_era, years, of_year, since_march;
+
+	number += 719468;
+	era = (number >= 0 ? number : number - 146096) / 146097;
+	of_era = (unsigned)(number - era * 146097);
+	years =
+	    (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+	of_year = of_era - (365 * years + years / 4 - years / 100);
+	since_march = (5 * of_year + 2) / 153;
+	*day = of_year - (153 * since_march + 2) / 5 + 1;
+	*month = since_march < 10 ? since_march + 3 : since_march - 9;
+	*year = (int64_t)years + era * 400 + (*month <= 2);
+}
+
+unsigned
+day_weekday(int64_t number)
+{
+	return (unsigned)(((number + 4) % 7 + 7) % 7);
+}
 
 /* Reading a line. */
 
@@ -140,7 +179,7 @@ field_read(const struct reading *reading, const char *text, size_t length,
 	}
 }
 
-static int
+static bool
 line_read(struct calendar *calendar, const char *line, char why[WHY_MAX])
 {
 	static const char blank[] = " \t";
@@ -153,17 +192,12 @@ line_read(struct calendar *calendar, const char *line, char why[WHY_MAX])
 	for (at = line + strspn(line, blank); *at != '\0';
 	     at += strspn(at, blank), count++)
 		at += strcspn(at, blank);
-	if (strlen(line) > CRON_MAX) {
-		(void)snprintf(
-		    why, WHY_MAX, "cron: want up to %d bytes", CRON_MAX);
-		return -EINVAL;
-	}
 	if (count != 5) {
 		(void)snprintf(why, WHY_MAX,
 		    "cron: want five fields, minute hour day month weekday; "
 		    "there are %zu",
 		    count);
-		return -EINVAL;
+		return false;
 	}
 	at = line;
 	for (i = 0; i < 5; i++) {
@@ -172,7 +206,7 @@ line_read(struct calendar *calendar, const char *line, char why[WHY_MAX])
 		reading.field = &fields[i];
 		star[i] = *at == '*';
 		if (!field_read(&reading, at, length, &bits[i]))
-			return -EINVAL;
+			return false;
 		at += length;
 	}
 	calendar->minutes = bits[MINUTE];
@@ -183,7 +217,7 @@ line_read(struct calendar *calendar, const char *line, char why[WHY_MAX])
 	calendar->weekdays = (uint32_t)(bits[WEEKDAY] | bits[WEEKDAY] >> 7);
 	calendar->both = star[DAY] || star[WEEKDAY];
 	calendar->wild = star[MINUTE] || star[HOUR];
-	return 0;
+	return true;
 }
 
 /* The next occurrence. */
@@ -316,30 +350,6 @@ calendar_next(const struct calendar *calendar, int64_t after)
 	return -1;
 }
 
-/* Goes back until there is one, by steps that double. */
-int64_t
-calendar_last(const struct calendar *calendar, int64_t after, int64_t until)
-{
-	int64_t found = -1, next = -1, back = 60;
-
-	if (calendar->every_s != 0) {
-		found = until / calendar->every_s * calendar->every_s;
-		return found > after ? found : -1;
-	}
-	for (; found < 0 || found > until; back *= 2) {
-		if (until - back < after)
-			back = until - after;
-		found = calendar_next(calendar, until - back);
-		if (back == until - after)
-			break;
-	}
-	if (found < 0 || found > until)
-		return -1;
-	while ((next = calendar_next(calendar, found)) >= 0 && next <= until)
-		found = next;
-	return found;
-}
-
 /* A line that names no day that ever is. */
 static bool
 never_occurs(const struct calendar *calendar)
@@ -349,31 +359,29 @@ never_occurs(const struct calendar *calendar)
 	return day_next(calendar, 0, end) == end;
 }
 
-int
+bool
 calendar_read(struct calendar *calendar, uint64_t every_s, const char *cron,
     const char *zone, char why[WHY_MAX])
 {
-	int error;
-
 	*calendar = (struct calendar){.every_s = (int64_t)every_s};
 	if (every_s != 0)
-		return 0;
-	error = line_read(calendar, cron, why);
-	if (error != 0)
-		return error;
+		return true;
+	if (!line_read(calendar, cron, why))
+		return false;
 	if (never_occurs(calendar)) {
 		(void)snprintf(
 		    why, WHY_MAX, "day: no month of the line has such a day");
-		return -EINVAL;
+		return false;
 	}
-	if (zone == NULL || zone[0] == '\0' || strcmp(zone, "UTC") == 0)
-		return 0;
-	return zone_read(&calendar->zone, zone, why);
+	if (zone[0] == '\0' || strcmp(zone, "UTC") == 0)
+		return true;
+	calendar->zone = zone_read(zone, why);
+	return calendar->zone != NULL;
 }
 
 void
 calendar_free(struct calendar *calendar)
 {
-	zone_free(calendar->zone);
+	free(calendar->zone);
 	calendar->zone = NULL;
 }

@@ -3,9 +3,8 @@
  * When a schedule occurs: every so many seconds, or by a line of cron in a time
  * zone. Times are seconds of Unix time.
  *
- *   calendar.c  lines of cron, and the next occurrence
+ *   calendar.c  days, lines of cron, and the next occurrence
  *   zone.c      the zone files of the system
- *   day.c       days and dates
  *
  * WHEN CLOCKS CHANGE. A line whose minute or hour begins with * occurs in each
  * minute in which the local clock shows a time that it names: so not at a time
@@ -24,7 +23,6 @@
 #include <stdint.h>
 
 #define WHY_MAX 160
-#define CRON_MAX 256 /* bytes of a line */
 #define ZONE_MAX 64 /* of the name of a zone */
 
 struct zone;
@@ -40,20 +38,15 @@ struct calendar {
 	struct zone *zone; /* NULL: UTC */
 };
 
-/* every_s 0: cron, in zone (NULL: UTC). -EINVAL, -ENOENT (no zone file),
- * -ENOMEM, with why. */
-int calendar_read(struct calendar *calendar, uint64_t every_s, const char *cron,
-    const char *zone, char why[WHY_MAX]);
+/* every_s 0: cron, in zone (empty: UTC). False, with why. */
+bool calendar_read(struct calendar *calendar, uint64_t every_s,
+    const char *cron, const char *zone, char why[WHY_MAX]);
 void calendar_free(struct calendar *calendar);
 
 /* The first occurrence after a time; -1: there is none for 400 years. */
 int64_t calendar_next(const struct calendar *calendar, int64_t after);
 
-/* The last one after a time and until another; -1: there is none. */
-int64_t calendar_last(
-    const struct calendar *calendar, int64_t after, int64_t until);
-
-/* day.c: the number of a day, from 1970-01-01, and back. */
+/* The number of a day, from 1970-01-01, and back. */
 int64_t day_of(int64_t year, unsigned month, unsigned day);
 void day_read(int64_t number, int64_t *year, unsigned *month, unsigned *day);
 unsigned day_weekday(int64_t number);
@@ -64,9 +57,8 @@ struct zone_part {
 	int64_t begin, end, offset;
 };
 
-/* zone.c: errors as calendar_read. */
-int zone_read(struct zone **zone, const char *name, char why[WHY_MAX]);
-void zone_free(struct zone *zone);
+/* zone.c: NULL, with why; free frees it. */
+struct zone *zone_read(const char *name, char why[WHY_MAX]);
 
 /* The part that a time is in. zone NULL: UTC, which has one. */
 struct zone_part zone_find(const struct zone *zone, int64_t at);

@@ -107,28 +107,35 @@ connect_redis(const char *address)
 	    host, atoi(colon != NULL ? colon + 1 : address), timeout);
 }
 
+void
+engine_say(
+    char why[ENGINE_WHY], const redisContext *context, const redisReply *reply)
+{
+	const char *text = reply != NULL && reply->type == REDIS_REPLY_ERROR
+	    ? reply->str
+	    : context != NULL && context->err != 0 ? context->errstr
+						   : "no connection";
+
+	(void)snprintf(why, ENGINE_WHY, "the engine: %.120s", text);
+}
+
 /* False: why says what is wrong. */
 static bool
 make_ready(const struct engine *engine, redisContext *context, char *why)
 {
 	const struct timeval timeout = {.tv_sec = TIMEOUT_S};
-	const char *auth[] = {"AUTH", engine->options.password};
-	redisReply *reply;
-	bool ready;
+	redisReply *reply = NULL;
+	bool ready = context != NULL && context->err == 0;
 
-	if (context == NULL || context->err != 0) {
-		(void)snprintf(why, ENGINE_WHY, "the engine: %.120s",
-		    context != NULL ? context->errstr : "no connection");
-		return false;
+	if (ready)
+		(void)redisSetTimeout(context, timeout);
+	if (ready && engine->options.password != NULL) {
+		reply =
+		    redisCommand(context, "AUTH %s", engine->options.password);
+		ready = reply != NULL && reply->type == REDIS_REPLY_STATUS;
 	}
-	(void)redisSetTimeout(context, timeout);
-	if (engine->options.server != NULL || auth[1] == NULL)
-		return true;
-	reply = redisCommandArgv(context, 2, auth, NULL);
-	ready = reply != NULL && reply->type == REDIS_REPLY_STATUS;
 	if (!ready)
-		(void)snprintf(why, ENGINE_WHY, "the engine: %.120s",
-		    reply != NULL ? reply->str : context->errstr);
+		engine_say(why, context, reply);
 	freeReplyObject(reply);
 	return ready;
 }
@@ -189,39 +196,6 @@ engine_put(struct engine *engine, redisContext *context)
 		redisFree(context);
 }
 
-void
-words_add_bytes(struct command_words *words, const char *bytes, size_t length)
-{
-	words->word[words->count] = bytes;
-	words->length[words->count++] = length;
-}
-
-void
-words_add(struct command_words *words, const char *word)
-{
-	words_add_bytes(words, word, strlen(word));
-}
-
-void
-words_begin(struct command_words *words, const struct engine *engine,
-    const char *command, const char *queue)
-{
-	words->count = 0;
-	words_add(words, command);
-	if (queue == NULL)
-		return;
-	(void)snprintf(words->key, sizeof(words->key), "{%s:%s}",
-	    engine->options.space, queue);
-	words_add(words, words->key);
-}
-
-redisReply *
-words_run(struct command_words *words, redisContext *context)
-{
-	return redisCommandArgv(
-	    context, words->count, words->word, words->length);
-}
-
 const redisReply *
 reply_find(const redisReply *reply, const char *name)
 {
@@ -258,159 +232,121 @@ queue_name_is_valid(const char *name)
 	    strspn(name, fine) == length;
 }
 
-/* The queue of {SPACE:QUEUE}, on the heap; NULL: another key, or no memory. */
-static char *
-name_of_key(const struct engine *engine, const redisReply *key)
+/* Whether a key is {SPACE:QUEUE}, and that queue's name. */
+static bool
+read_key(const struct engine *engine, const redisReply *key, char *name)
 {
 	size_t space = strlen(engine->options.space);
-	char *name;
+	size_t length = key->len - space - 3;
 
-	if (key->type != REDIS_REPLY_STRING || key->len < space + 4 ||
+	if (key->len < space + 4 || length > ENGINE_NAME_MAX ||
 	    key->str[0] != '{' || key->str[space + 1] != ':' ||
 	    memcmp(key->str + 1, engine->options.space, space) != 0 ||
 	    key->str[key->len - 1] != '}' || strlen(key->str) != key->len)
-		return NULL;
-	name = strndup(key->str + space + 2, key->len - space - 3);
-	if (name != NULL && !queue_name_is_valid(name)) {
-		free(name);
-		name = NULL;
-	}
-	return name;
+		return false;
+	memcpy(name, key->str + space + 2, length);
+	name[length] = '\0';
+	return queue_name_is_valid(name);
 }
 
 static int
 compare_names(const void *one, const void *other)
 {
-	return strcmp(*(char *const *)one, *(char *const *)other);
+	return strcmp(one, other); /* the name is first in its row */
 }
 
-/* A scan may tell of one twice. */
-static int
-sort_unique(char **names, int count)
-{
-	int i, kept = 0;
-
-	qsort(names, (size_t)count, sizeof(*names), compare_names);
-	for (i = 0; i < count; i++) {
-		if (kept > 0 && strcmp(names[kept - 1], names[i]) == 0)
-			free(names[i]);
-		else
-			names[kept++] = names[i];
-	}
-	return kept;
-}
-
-/* A page of HWT.QUEUES. NULL: why says what is wrong. */
-static redisReply *
-read_names(const struct engine *engine, redisContext *context,
-    const char *cursor, char *why)
-{
-	struct command_words words;
-	redisReply *reply;
-
-	words_begin(&words, engine, "HWT.QUEUES", NULL);
-	words_add(&words, cursor);
-	words_add(&words, "1000");
-	reply = words_run(&words, context);
-	if (reply != NULL && reply->type == REDIS_REPLY_ARRAY &&
-	    reply->elements == 2)
-		return reply;
-	(void)snprintf(why, ENGINE_WHY, "the engine: %.120s",
-	    reply == NULL                          ? "no answer"
-		: reply->type == REDIS_REPLY_ERROR ? reply->str
-						   : "not what was asked");
-	freeReplyObject(reply);
-	return NULL;
-}
-
-static int
-read_all_names(struct engine *engine, redisContext *context,
+/* All names after one. False: why says what is wrong. */
+static bool
+read_names(struct engine *engine, redisContext *context, const char *after,
     struct queue_list *list, char *why)
 {
-	char cursor[32] = "0";
+	char cursor[32] = "0", name[ENGINE_NAME_MAX + 1];
 	redisReply *reply;
-	char *name;
 	size_t i;
 
 	do {
-		reply = read_names(engine, context, cursor, why);
-		if (reply == NULL)
-			return -1;
+		reply = redisCommand(context, "HWT.QUEUES %s 1000", cursor);
+		if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
+			engine_say(why, context, reply);
+			freeReplyObject(reply);
+			return false;
+		}
 		(void)snprintf(
 		    cursor, sizeof(cursor), "%s", reply->element[0]->str);
 		for (i = 0; i < reply->element[1]->elements &&
-		     list->total < ENGINE_QUEUES_MAX;
+		     list->count < ENGINE_QUEUES_MAX;
 		     i++) {
-			name =
-			    name_of_key(engine, reply->element[1]->element[i]);
-			if (name != NULL)
-				list->name[list->total++] = name;
+			if (read_key(
+				engine, reply->element[1]->element[i], name) &&
+			    strcmp(name, after) > 0)
+				strcpy(list->row[list->count++].name, name);
 		}
 		freeReplyObject(reply);
-	} while (strcmp(cursor, "0") != 0 && list->total < ENGINE_QUEUES_MAX);
-	list->total = sort_unique(list->name, list->total);
-	return 0;
+	} while (strcmp(cursor, "0") != 0 && list->count < ENGINE_QUEUES_MAX);
+	return true;
 }
 
-/* QUEUE without a word lets come due what is due, also where nobody takes. */
+/* A scan may tell of one twice. */
 static void
-ask_stat(const struct engine *engine, redisContext *context, const char *queue)
+sort_names(struct queue_list *list)
 {
-	static const char *const commands[] = {"HWT.QUEUE", "HWT.STAT"};
-	struct command_words words;
-	size_t i;
+	int i, kept = 0;
 
-	for (i = 0; i < 2; i++) {
-		words_begin(&words, engine, commands[i], queue);
-		(void)redisAppendCommandArgv(
-		    context, words.count, words.word, words.length);
+	qsort(
+	    list->row, (size_t)list->count, sizeof(*list->row), compare_names);
+	for (i = 0; i < list->count; i++) {
+		if (i == 0 ||
+		    strcmp(list->row[kept - 1].name, list->row[i].name) != 0)
+			list->row[kept++] = list->row[i];
 	}
+	list->count = kept;
 }
 
-int
+bool
 engine_read_queues(struct engine *engine, redisContext *context,
     const char *after, int most, struct queue_list *list, char why[ENGINE_WHY])
 {
-	void *reply = NULL;
+	const char *space = engine->options.space;
+	void *reply;
 	int i;
 
-	memset(list, 0, sizeof(*list));
-	list->name = calloc(ENGINE_QUEUES_MAX, sizeof(*list->name));
-	list->stat = calloc(ENGINE_QUEUES_MAX, sizeof(*list->stat));
-	(void)snprintf(why, ENGINE_WHY, "the engine: the connection was lost");
-	if (list->name == NULL || list->stat == NULL ||
-	    read_all_names(engine, context, list, why) != 0)
-		goto failed;
-	while (after != NULL && list->first < list->total &&
-	    strcmp(list->name[list->first], after) <= 0)
-		list->first++;
-	list->end =
-	    list->total - list->first > most ? list->first + most : list->total;
-	for (i = list->first; i < list->end; i++)
-		ask_stat(engine, context, list->name[i]);
-	for (i = list->first; i < list->end; i++) {
-		if (redisGetReply(context, &reply) != REDIS_OK)
-			goto failed;
-		freeReplyObject(reply);
-		if (redisGetReply(context, &reply) != REDIS_OK)
-			goto failed;
-		list->stat[i] = reply;
+	*list = (struct queue_list){0};
+	list->row = calloc(ENGINE_QUEUES_MAX, sizeof(*list->row));
+	if (list->row == NULL ||
+	    !read_names(engine, context, after, list, why)) {
+		free(list->row);
+		return false;
 	}
-	return 0;
-failed:
-	engine_free_queues(list);
-	return -1;
+	sort_names(list);
+	list->more = list->count > most;
+	if (list->more)
+		list->count = most;
+	/* QUEUE without a word lets come due what is due, also where nobody
+	 * takes. */
+	for (i = 0; i < list->count; i++) {
+		(void)redisAppendCommand(
+		    context, "HWT.QUEUE {%s:%s}", space, list->row[i].name);
+		(void)redisAppendCommand(
+		    context, "HWT.STAT {%s:%s}", space, list->row[i].name);
+	}
+	for (i = 0; i < 2 * list->count; i++) {
+		if (redisGetReply(context, &reply) != REDIS_OK) {
+			engine_say(why, context, NULL);
+			engine_free_queues(list);
+			return false;
+		}
+		if (i % 2 == 0)
+			freeReplyObject(reply);
+		else
+			list->row[i / 2].stat = reply;
+	}
+	return true;
 }
 
 void
 engine_free_queues(struct queue_list *list)
 {
-	int i;
-
-	for (i = 0; i < list->total; i++) {
-		free(list->name[i]);
-		freeReplyObject(list->stat[i]);
-	}
-	free(list->name);
-	free(list->stat);
+	while (list->count > 0)
+		freeReplyObject(list->row[--list->count].stat);
+	free(list->row);
 }

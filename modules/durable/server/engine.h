@@ -13,8 +13,6 @@
 #define ENGINE_WHY 160 /* bytes of a sentence about an error */
 #define ENGINE_NAME_MAX 64 /* of a queue */
 #define ENGINE_SPACE_MAX 32
-#define ENGINE_KEY 128
-#define ENGINE_WORDS_MAX 800
 
 struct server;
 struct engine;
@@ -22,7 +20,7 @@ struct engine;
 struct engine_options {
 	struct server *server; /* in this process; or NULL, and */
 	const char *redis; /* HOST:PORT, [ADDRESS]:PORT or unix:PATH */
-	const char *password; /* of the Redis; NULL: none */
+	const char *password; /* of the Redis; NULL: none is needed */
 	const char *space; /* all keys are {SPACE:QUEUE} */
 };
 
@@ -41,23 +39,9 @@ const char *engine_space(const struct engine *engine);
 redisContext *engine_take(struct engine *engine, char why[ENGINE_WHY]);
 void engine_put(struct engine *engine, redisContext *context);
 
-/* The words of a command. Those that are added must outlive it. */
-struct command_words {
-	int count;
-	const char *word[ENGINE_WORDS_MAX];
-	size_t length[ENGINE_WORDS_MAX];
-	char key[ENGINE_KEY];
-};
-
-/* COMMAND and, if there is a queue, its key. */
-void words_begin(struct command_words *words, const struct engine *engine,
-    const char *command, const char *queue);
-void words_add(struct command_words *words, const char *word);
-void words_add_bytes(
-    struct command_words *words, const char *bytes, size_t length);
-
-/* NULL: the connection was lost. */
-redisReply *words_run(struct command_words *words, redisContext *context);
+/* Why there is no reply, or one that is an error. */
+void engine_say(
+    char why[ENGINE_WHY], const redisContext *context, const redisReply *reply);
 
 /* The element of a reply of names and values; NULL: there is none. */
 const redisReply *reply_find(const redisReply *reply, const char *name);
@@ -65,17 +49,19 @@ long long reply_number(const redisReply *reply, const char *name);
 
 bool queue_name_is_valid(const char *name);
 
-/* Queues of the space, sorted by name, and HWT.STAT of each: those after a name
- * (NULL: all), up to so many. -1, with why: the engine does not answer, or no
- * memory. */
+/* Queues of the space, sorted by name, and HWT.STAT of each (or an error):
+ * those after a name, up to so many. False, with why: the engine does not
+ * answer, or no memory. */
 #define ENGINE_QUEUES_MAX 10000
 struct queue_list {
-	int total; /* in the space, up to ENGINE_QUEUES_MAX */
-	int first, end; /* that have a stat, which may be an error */
-	char **name;
-	redisReply **stat;
+	int count;
+	bool more; /* come after these */
+	struct {
+		char name[ENGINE_NAME_MAX + 1];
+		redisReply *stat;
+	} * row;
 };
-int engine_read_queues(struct engine *engine, redisContext *context,
+bool engine_read_queues(struct engine *engine, redisContext *context,
     const char *after, int most, struct queue_list *list, char why[ENGINE_WHY]);
 void engine_free_queues(struct queue_list *list);
 

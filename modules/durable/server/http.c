@@ -415,6 +415,7 @@ take_request(void *ctx, struct MHD_Connection *connection, const char *path,
 	*slot = request;
 	request->http = http;
 	request->engine = http->options.engine;
+	request->space = engine_space(request->engine);
 	request->connection = connection;
 	request->status = MHD_HTTP_OK;
 	request->type = "application/json";

@@ -71,6 +71,7 @@ struct request {
 	struct MHD_Connection *connection;
 	request_function *function;
 	struct engine *engine;
+	const char *space;
 	enum place place;
 	char queue[ENGINE_NAME_MAX + 1];
 	char id[HTTP_ID_MAX];

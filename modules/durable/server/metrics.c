@@ -50,19 +50,20 @@ write_family(
 
 	(void)fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", family->name,
 	    family->help, family->name, family->type);
-	for (i = list->first; i < list->end; i++) {
+	for (i = 0; i < list->count; i++) {
 		for (j = 0; family->stats[j] != NULL; j++) {
-			if (reply_find(list->stat[i], family->stats[j]) == NULL)
+			if (reply_find(list->row[i].stat, family->stats[j]) ==
+			    NULL)
 				continue;
 			(void)fprintf(out, "%s{queue=\"%s\"", family->name,
-			    list->name[i]);
+			    list->row[i].name);
 			if (family->labels[j] != NULL)
 				(void)fprintf(out, ",%s=\"%s\"",
 				    family->type[0] == 'g' ? "state" : "end",
 				    family->labels[j]);
 			(void)fprintf(out, "} %.15g\n",
 			    (double)reply_number(
-				list->stat[i], family->stats[j]) *
+				list->row[i].stat, family->stats[j]) *
 				family->scale);
 		}
 	}
@@ -77,8 +78,8 @@ metrics_answer(struct request *request, redisContext *context)
 
 	if (!request_has_only(request, ""))
 		return;
-	if (engine_read_queues(request->engine, context, NULL,
-		ENGINE_QUEUES_MAX, &list, why) != 0) {
+	if (!engine_read_queues(
+		request->engine, context, "", ENGINE_QUEUES_MAX, &list, why)) {
 		request_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, why);
 		return;
 	}

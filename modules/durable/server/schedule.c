@@ -28,7 +28,8 @@ struct schedules {
 
 /* What a payload says. */
 struct schedule {
-	char queue[ENGINE_NAME_MAX + 1];
+	char key[ENGINE_SPACE_MAX + ENGINE_NAME_MAX + 4]; /* of the queue */
+	char result[24]; /* how long ids are kept */
 	char cron[LINE_MAX_BYTES], zone[LINE_MAX_BYTES];
 	uint64_t every_s, late_s;
 	/* Words of HWT.ADD, each ending in a NUL. */
@@ -43,7 +44,6 @@ struct schedule {
 struct taken {
 	const char *name;
 	size_t name_length;
-	const char *fence;
 	uint64_t begin_ms; /* of the lease, on the monotonic clock */
 	int64_t due_ms, now_ms; /* on the queue's */
 	struct schedule schedule;
@@ -90,7 +90,7 @@ read_option(struct schedule *schedule, char *line)
 }
 
 static bool
-read_line(struct schedule *schedule, char *line)
+read_line(struct schedule *schedule, const char *space, char *line)
 {
 	char *value = strchr(line, ' ');
 
@@ -100,7 +100,8 @@ read_line(struct schedule *schedule, char *line)
 	if (strncmp(line, "queue ", 6) == 0) {
 		if (!queue_name_is_valid(value))
 			return false;
-		strcpy(schedule->queue, value);
+		(void)snprintf(schedule->key, sizeof(schedule->key), "{%s:%s}",
+		    space, value);
 	} else if (strncmp(line, "cron ", 5) == 0) {
 		strcpy(schedule->cron, value);
 	} else if (strncmp(line, "zone ", 5) == 0) {
@@ -118,12 +119,12 @@ read_line(struct schedule *schedule, char *line)
 
 /* False: why says what is wrong. */
 static bool
-read_schedule(struct schedule *schedule, const redisReply *payload, char *why)
+read_schedule(struct schedule *schedule, const redisReply *payload,
+    const char *space, char *why)
 {
 	const char *at = payload->str, *end = at + payload->len, *stop;
 	char line[LINE_MAX_BYTES];
 
-	memset(schedule, 0, sizeof(*schedule));
 	schedule->late_s = LATE_DEFAULT_S;
 	for (;; at = stop + 1) {
 		stop = memchr(at, '\n', (size_t)(end - at));
@@ -133,7 +134,8 @@ read_schedule(struct schedule *schedule, const redisReply *payload, char *why)
 			break;
 		(void)snprintf(
 		    line, sizeof(line), "%.*s", (int)(stop - at), at);
-		if (stop - at >= LINE_MAX_BYTES || !read_line(schedule, line)) {
+		if (stop - at >= LINE_MAX_BYTES ||
+		    !read_line(schedule, space, line)) {
 			(void)snprintf(why, WHY_MAX,
 			    "a schedule does not have the line: %.100s", line);
 			return false;
@@ -143,14 +145,16 @@ read_schedule(struct schedule *schedule, const redisReply *payload, char *why)
 	}
 	schedule->payload = stop < end ? stop + 1 : end;
 	schedule->payload_length = (size_t)(end - schedule->payload);
-	if (schedule->queue[0] == '\0' ||
+	if (schedule->key[0] == '\0' ||
 	    (schedule->every_s == 0) == (schedule->cron[0] == '\0')) {
 		(void)snprintf(why, WHY_MAX,
 		    "a schedule has a queue, and one of every and cron");
 		return false;
 	}
+	(void)snprintf(schedule->result, sizeof(schedule->result), "%llu",
+	    (unsigned long long)(schedule->late_s + DAY_S) * 1000);
 	return calendar_read(&schedule->calendar, schedule->every_s,
-		   schedule->cron, schedule->zone, why) == 0;
+	    schedule->cron, schedule->zone, why);
 }
 
 /* NAME@TIME. */
@@ -176,115 +180,96 @@ enum outcome {
 	OUTCOME_WRONG /* the schedule; why says more */
 };
 
-/* Of an answer that is no array. */
 static enum outcome
-outcome_of(const redisReply *reply, char *why)
+outcome_of(const redisContext *context, const redisReply *reply, char *why)
 {
-	(void)snprintf(why, WHY_MAX, "%.150s",
-	    reply != NULL ? reply->str : "the connection was lost");
+	if (reply != NULL && reply->type == REDIS_REPLY_ARRAY)
+		return OUTCOME_ADDED;
+	engine_say(why, context, reply);
 	return reply != NULL && strncmp(reply->str, "ARG", 3) == 0
 	    ? OUTCOME_WRONG
 	    : OUTCOME_AGAIN;
 }
 
+struct words {
+	const char *word[3 * OCCURRENCES_MAX + 20];
+	size_t length[3 * OCCURRENCES_MAX + 20];
+	int count;
+};
+
+static void
+add_word(struct words *words, const char *bytes, size_t length)
+{
+	words->word[words->count] = bytes;
+	words->length[words->count++] = length;
+}
+
+/* HWT.ADD, up to the tasks. */
+static void
+begin_add(struct words *words, const struct schedule *schedule)
+{
+	const char *at = schedule->options;
+	const char *end = at + schedule->options_length;
+
+	words->count = 0;
+	add_word(words, "HWT.ADD", 7);
+	add_word(words, schedule->key, strlen(schedule->key));
+	add_word(words, "RESULT", 6);
+	add_word(words, schedule->result, strlen(schedule->result));
+	for (; at < end; at += strlen(at) + 1)
+		add_word(words, at, strlen(at));
+	add_word(words, "EACH", 4);
+	add_word(words, "TASKS", 5);
+}
+
 /* Adds the occurrences from a time on that have come, and sets it to the first
  * that was not added. */
 static enum outcome
-add_occurrences(struct schedules *schedules, const struct taken *taken,
-    redisContext *context, int64_t *from, char *why)
+add_occurrences(
+    const struct taken *taken, redisContext *context, int64_t *from, char *why)
 {
 	const struct schedule *schedule = &taken->schedule;
 	char id[OCCURRENCES_MAX][ID_MAX + 1], due[OCCURRENCES_MAX][24];
-	char result[24];
-	const char *option = schedule->options;
-	struct command_words words;
 	size_t i, bytes = 0;
-	enum outcome outcome = OUTCOME_ADDED;
+	enum outcome outcome;
+	struct words words;
 	redisReply *reply;
 
-	(void)snprintf(result, sizeof(result), "%llu",
-	    (unsigned long long)(schedule->late_s + DAY_S) * 1000);
-	words_begin(&words, schedules->engine, "HWT.ADD", schedule->queue);
-	words_add(&words, "RESULT");
-	words_add(&words, result);
-	while (option < schedule->options + schedule->options_length) {
-		words_add(&words, option);
-		option += strlen(option) + 1;
-	}
-	words_add(&words, "EACH");
-	words_add(&words, "TASKS");
+	begin_add(&words, schedule);
 	for (i = 0; i < OCCURRENCES_MAX && bytes < BYTES_MAX && *from >= 0 &&
 	     *from <= taken->now_ms / 1000;
 	     i++) {
-		words_add_bytes(&words, id[i], write_id(id[i], taken, *from));
-		(void)snprintf(
-		    due[i], sizeof(due[i]), "%lld000", (long long)*from);
-		words_add(&words, due[i]);
-		words_add_bytes(
-		    &words, schedule->payload, schedule->payload_length);
+		add_word(&words, id[i], write_id(id[i], taken, *from));
+		add_word(&words, due[i],
+		    (size_t)snprintf(
+			due[i], sizeof(due[i]), "%lld000", (long long)*from));
+		add_word(&words, schedule->payload, schedule->payload_length);
 		bytes += schedule->payload_length;
 		*from = calendar_next(&schedule->calendar, *from);
 	}
 	if (i == 0)
 		return OUTCOME_ADDED;
-	reply = words_run(&words, context);
-	if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
-		outcome = outcome_of(reply, why);
+	reply =
+	    redisCommandArgv(context, words.count, words.word, words.length);
+	outcome = outcome_of(context, reply, why);
 	freeReplyObject(reply);
 	return outcome;
 }
 
 /* What GET and STAT say of it. False: it is gone, or there was no answer. */
 static bool
-read_times(
-    struct schedules *schedules, struct taken *taken, redisContext *context)
+read_times(struct taken *taken, redisContext *context, const char *space)
 {
-	struct command_words words;
 	redisReply *reply;
 
-	words_begin(&words, schedules->engine, "HWT.GET", QUEUE);
-	words_add_bytes(&words, taken->name, taken->name_length);
-	reply = words_run(&words, context);
+	reply = redisCommand(context, "HWT.GET {%s:" QUEUE "} %b", space,
+	    taken->name, taken->name_length);
 	taken->due_ms = reply_number(reply, "due");
 	freeReplyObject(reply);
-	words_begin(&words, schedules->engine, "HWT.STAT", QUEUE);
-	reply = words_run(&words, context);
+	reply = redisCommand(context, "HWT.STAT {%s:" QUEUE "}", space);
 	taken->now_ms = reply_number(reply, "now");
 	freeReplyObject(reply);
 	return taken->due_ms > 0 && taken->now_ms > 0;
-}
-
-static void
-fail(struct schedules *schedules, const struct taken *taken,
-    redisContext *context, const char *why)
-{
-	struct command_words words;
-
-	words_begin(&words, schedules->engine, "HWT.FINISH", QUEUE);
-	words_add(&words, "FAIL");
-	words_add(&words, why);
-	words_add(&words, "TASKS");
-	words_add_bytes(&words, taken->name, taken->name_length);
-	words_add(&words, taken->fence);
-	freeReplyObject(words_run(&words, context));
-}
-
-static void
-reschedule(struct schedules *schedules, const struct taken *taken,
-    redisContext *context, int64_t due_ms)
-{
-	struct command_words words;
-	char text[24];
-
-	/* Another may have taken it since, and be further. */
-	if (steady_ms() - taken->begin_ms >= VISIBILITY_MS / 2)
-		return;
-	(void)snprintf(text, sizeof(text), "%lld", (long long)due_ms);
-	words_begin(&words, schedules->engine, "HWT.RESCHEDULE", QUEUE);
-	words_add(&words, "DUE");
-	words_add(&words, text);
-	words_add_bytes(&words, taken->name, taken->name_length);
-	freeReplyObject(words_run(&words, context));
 }
 
 /* The first occurrence that is neither added yet nor too late. */
@@ -309,93 +294,89 @@ say(struct schedules *schedules, const char *why)
 		(void)fprintf(stderr, "hwtd: schedules: %s\n", why);
 }
 
-/* False: wait before the next. */
-static bool
-work_off(struct schedules *schedules, struct taken *taken,
-    const redisReply *payload, redisContext *context)
+static enum outcome
+work_off(struct taken *taken, const redisReply *payload, redisContext *context,
+    const char *space, char *why)
 {
-	enum outcome outcome = OUTCOME_WRONG;
-	char why[WHY_MAX];
+	enum outcome outcome;
 	int64_t from;
 
-	if (taken->name_length > ID_MAX - TIME_BYTES)
-		(void)snprintf(why, sizeof(why), "a name has 1 to 43 bytes");
-	else if (!read_times(schedules, taken, context))
-		return false;
-	else if (read_schedule(&taken->schedule, payload, why)) {
-		from = first_occurrence(taken);
-		outcome =
-		    add_occurrences(schedules, taken, context, &from, why);
-		if (outcome == OUTCOME_ADDED && from < 0) {
-			outcome = OUTCOME_WRONG;
-			(void)snprintf(why, sizeof(why), "it never occurs");
-		}
-		if (outcome != OUTCOME_WRONG)
-			reschedule(schedules, taken, context,
-			    outcome == OUTCOME_ADDED ? 1000 * from
-						     : taken->due_ms);
+	if (!read_schedule(&taken->schedule, payload, space, why))
+		return OUTCOME_WRONG;
+	from = first_occurrence(taken);
+	outcome = add_occurrences(taken, context, &from, why);
+	if (outcome == OUTCOME_ADDED && from < 0) {
+		(void)snprintf(why, WHY_MAX, "it never occurs again");
+		return OUTCOME_WRONG;
 	}
-	calendar_free(&taken->schedule.calendar);
-	if (outcome == OUTCOME_WRONG)
-		fail(schedules, taken, context, why);
-	if (outcome == OUTCOME_AGAIN)
-		say(schedules, why);
-	return outcome != OUTCOME_AGAIN;
+	/* Another may have taken it since, and be further. */
+	if (outcome != OUTCOME_WRONG &&
+	    steady_ms() - taken->begin_ms < VISIBILITY_MS / 2)
+		freeReplyObject(redisCommand(context,
+		    "HWT.RESCHEDULE {%s:" QUEUE "} DUE %lld %b", space,
+		    outcome == OUTCOME_ADDED ? (long long)from * 1000
+					     : (long long)taken->due_ms,
+		    taken->name, taken->name_length));
+	return outcome;
 }
 
-/* Takes one. False: wait before the next. */
-static bool
-turn(struct schedules *schedules, redisContext *context)
+/* Takes one. */
+static enum outcome
+turn(struct taken *taken, redisContext *context, const char *space, char *why)
 {
-	static const char *const take[] = {
-	    "hwtd", "1", "10000", "BLOCK", "1000"};
-	struct taken taken = {.begin_ms = steady_ms()};
-	struct command_words words;
-	const redisReply *task;
-	char fence[24], why[WHY_MAX];
-	redisReply *reply;
-	bool done = true;
-	size_t i;
+	enum outcome outcome = OUTCOME_ADDED;
+	redisReply **task, *reply;
 
-	words_begin(&words, schedules->engine, "HWT.TAKE", QUEUE);
-	for (i = 0; i < sizeof(take) / sizeof(*take); i++)
-		words_add(&words, take[i]);
-	reply = words_run(&words, context);
-	if (reply != NULL && reply->type == REDIS_REPLY_ARRAY) {
-		task = reply->element[0];
-		taken.name = task->element[0]->str;
-		taken.name_length = task->element[0]->len;
-		(void)snprintf(
-		    fence, sizeof(fence), "%lld", task->element[1]->integer);
-		taken.fence = fence;
-		done = work_off(schedules, &taken, task->element[5], context);
-	} else if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
-		(void)outcome_of(reply, why);
-		say(schedules, why);
-		done = false;
+	taken->begin_ms = steady_ms();
+	reply = redisCommand(context,
+	    "HWT.TAKE {%s:" QUEUE "} hwtd 1 %d BLOCK 1000", space,
+	    VISIBILITY_MS);
+	if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
+		outcome = outcome_of(context, reply, why);
+	} else if (reply->type == REDIS_REPLY_ARRAY) {
+		task = reply->element[0]->element;
+		taken->name = task[0]->str;
+		taken->name_length = task[0]->len;
+		why[0] = '\0';
+		outcome = OUTCOME_AGAIN;
+		if (taken->name_length > ID_MAX - TIME_BYTES) {
+			(void)snprintf(
+			    why, WHY_MAX, "a name has 1 to 43 bytes");
+			outcome = OUTCOME_WRONG;
+		} else if (read_times(taken, context, space)) {
+			outcome = work_off(taken, task[5], context, space, why);
+		}
+		calendar_free(&taken->schedule.calendar);
+		if (outcome == OUTCOME_WRONG)
+			freeReplyObject(redisCommand(context,
+			    "HWT.FINISH {%s:" QUEUE "} FAIL %s TASKS %b %lld",
+			    space, why, taken->name, taken->name_length,
+			    task[1]->integer));
 	}
-	if (done)
-		say(schedules, "");
 	freeReplyObject(reply);
-	return done;
+	return outcome;
 }
 
 static void *
 run(void *arg)
 {
 	struct schedules *schedules = arg;
+	enum outcome outcome;
 	redisContext *context;
-	char why[ENGINE_WHY];
-	bool done;
+	struct taken taken;
+	char why[WHY_MAX];
 
 	while (!engine_is_closed(schedules->engine)) {
+		memset(&taken, 0, sizeof(taken));
+		outcome = OUTCOME_AGAIN;
 		context = engine_take(schedules->engine, why);
-		done = context != NULL && turn(schedules, context);
-		if (context != NULL)
+		if (context != NULL) {
+			outcome = turn(&taken, context,
+			    engine_space(schedules->engine), why);
 			engine_put(schedules->engine, context);
-		else
-			say(schedules, why);
-		if (!done)
+		}
+		say(schedules, outcome == OUTCOME_ADDED ? "" : why);
+		if (outcome == OUTCOME_AGAIN)
 			(void)usleep(500000);
 	}
 	return NULL;

@@ -6,9 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +20,8 @@
 #define DAY_S 86400
 #define FOREVER (INT64_MAX / 4) /* so that an offset may be added */
 
-/* Of a change that comes each year. */
+/* Of a change that comes each year: on a weekday of a week of a month. */
 struct change {
-	char kind; /* 'M', 'J' or 'n' */
 	int month, week, day;
 	int64_t time; /* of the local clock before it, seconds of the day */
 };
@@ -93,18 +90,14 @@ time_read(const char **at, int64_t *seconds)
 static bool
 change_read(const char **at, struct change *change)
 {
-	if (*(*at)++ != ',')
+	*change = (struct change){.time = 7200};
+	if (strncmp(*at, ",M", 2) != 0)
 		return false;
-	*change = (struct change){.kind = 'n', .time = 7200};
-	if (**at == 'M' || **at == 'J')
-		change->kind = *(*at)++;
-	if (change->kind == 'M') {
-		if (!number_read(at, 12, &change->month) || change->month < 1 ||
-		    *(*at)++ != '.' || !number_read(at, 5, &change->week) ||
-		    change->week < 1 || *(*at)++ != '.' ||
-		    !number_read(at, 6, &change->day))
-			return false;
-	} else if (!number_read(at, 365, &change->day))
+	*at += 2;
+	if (!number_read(at, 12, &change->month) || change->month < 1 ||
+	    *(*at)++ != '.' || !number_read(at, 5, &change->week) ||
+	    change->week < 1 || *(*at)++ != '.' ||
+	    !number_read(at, 6, &change->day))
 		return false;
 	if (**at != '/')
 		return true;
@@ -143,25 +136,28 @@ rule_read(struct zone *zone, const char *at)
 static int64_t
 change_time(const struct change *change, int64_t year, int64_t offset)
 {
-	int64_t day = day_of(year, 1, 1);
-	int64_t next = day_of(year, 3, 1);
+	int64_t day = day_of(year, (unsigned)change->month, 1);
+	int64_t next = change->month == 12
+	    ? day_of(year + 1, 1, 1)
+	    : day_of(year, (unsigned)change->month + 1, 1);
 
-	if (change->kind == 'n')
-		day += change->day;
-	else if (change->kind == 'J')
-		/* Without February 29. */
-		day += change->day - 1 + (next - day == 60 && change->day > 59);
-	else {
-		day = day_of(year, (unsigned)change->month, 1);
-		next = change->month == 12
-		    ? day_of(year + 1, 1, 1)
-		    : day_of(year, (unsigned)change->month + 1, 1);
-		day += (change->day - (int)day_weekday(day) + 7) % 7;
-		day += 7L * (change->week - 1);
-		if (day >= next)
-			day -= 7;
-	}
+	day += (change->day - (int)day_weekday(day) + 7) % 7;
+	day += 7L * (change->week - 1);
+	if (day >= next)
+		day -= 7;
 	return day * DAY_S + change->time - offset;
+}
+
+/* A change at a time, to an offset, bounds the part that at is in. */
+static void
+part_bound(struct zone_part *part, int64_t when, int64_t offset, int64_t at)
+{
+	if (when <= at && when >= part->begin) {
+		part->begin = when;
+		part->offset = offset;
+	} else if (when > at && when < part->end) {
+		part->end = when;
+	}
 }
 
 /* The part of the rule that a time is in. */
@@ -169,26 +165,18 @@ static struct zone_part
 rule_find(const struct zone *zone, int64_t at)
 {
 	struct zone_part part = {-FOREVER, FOREVER, zone->standard};
-	int64_t year, when;
+	int64_t year;
 	unsigned month, day;
 	int i;
 
-	if (!zone->changes)
-		return part;
 	day_read(at / DAY_S, &year, &month, &day);
-	for (i = -1; i <= 1; i++) {
-		when = change_time(&zone->to_summer, year + i, zone->standard);
-		if (when <= at && when >= part.begin) {
-			part.begin = when;
-			part.offset = zone->summer;
-		} else if (when > at && when < part.end)
-			part.end = when;
-		when = change_time(&zone->to_standard, year + i, zone->summer);
-		if (when <= at && when >= part.begin) {
-			part.begin = when;
-			part.offset = zone->standard;
-		} else if (when > at && when < part.end)
-			part.end = when;
+	for (i = -1; i <= 1 && zone->changes; i++) {
+		part_bound(&part,
+		    change_time(&zone->to_summer, year + i, zone->standard),
+		    zone->summer, at);
+		part_bound(&part,
+		    change_time(&zone->to_standard, year + i, zone->summer),
+		    zone->standard, at);
 	}
 	return part;
 }
@@ -312,35 +300,34 @@ list_read(struct zone *zone, const struct file *file)
 	return true;
 }
 
-static int
-file_read(struct zone **zone, char *text, size_t length)
+/* NULL: it is no zone file, or there is no memory. */
+static struct zone *
+file_read(char *text, size_t length)
 {
 	struct file file = {(const unsigned char *)text, length, {0}};
-	struct zone *made;
+	struct zone *zone;
 	struct file data;
 	const char *end;
 
 	if (!header_read(&file) || !data_skip(&file, 4) || !header_read(&file))
-		return -EINVAL;
+		return NULL;
 	data = file;
 	if (!data_skip(&file, 8) || file.left < 2 || file.at[0] != '\n')
-		return -EINVAL;
+		return NULL;
 	end = memchr(file.at + 1, '\n', file.left - 1);
-	if (end == NULL)
-		return -EINVAL;
-	text[end - text] = '\0';
-	made =
-	    calloc(1, sizeof(*made) + data.size[TIMES] * sizeof(made->list[0]));
-	if (made == NULL)
-		return -ENOMEM;
-	made->count = data.size[TIMES];
-	if (!list_read(made, &data) ||
-	    !rule_read(made, (const char *)file.at + 1)) {
-		free(made);
-		return -EINVAL;
+	zone =
+	    calloc(1, sizeof(*zone) + data.size[TIMES] * sizeof(zone->list[0]));
+	if (end == NULL || zone == NULL) {
+		free(zone);
+		return NULL;
 	}
-	*zone = made;
-	return 0;
+	text[end - text] = '\0';
+	zone->count = data.size[TIMES];
+	if (list_read(zone, &data) &&
+	    rule_read(zone, (const char *)file.at + 1))
+		return zone;
+	free(zone);
+	return NULL;
 }
 
 /* Neither a path out of the folder nor a hidden file. */
@@ -355,53 +342,30 @@ name_is_sound(const char *name)
 	    name[length - 1] != '/' && strspn(name, fine) == length;
 }
 
-static int __attribute__((format(printf, 3, 4)))
-say(char why[WHY_MAX], int error, const char *format, ...)
+struct zone *
+zone_read(const char *name, char why[WHY_MAX])
 {
-	va_list list;
+	struct zone *zone = NULL;
+	char path[sizeof(FOLDER) + ZONE_MAX + 1];
+	char *text = malloc(FILE_MAX);
+	ssize_t length = 0;
+	int fd = -1;
 
-	va_start(list, format);
-	(void)vsnprintf(why, WHY_MAX, format, list);
-	va_end(list);
-	return error;
-}
-
-int
-zone_read(struct zone **zone, const char *name, char why[WHY_MAX])
-{
-	const char *folder = secure_getenv("TZDIR");
-	char path[512];
-	char *text;
-	ssize_t length;
-	int fd, error;
-
-	if (!name_is_sound(name))
-		return say(why, -EINVAL, "zone: want a name as Europe/Paris");
-	if (folder == NULL)
-		folder = FOLDER;
-	(void)snprintf(path, sizeof(path), "%.400s/%s", folder, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (fd < 0)
-		return access(folder, F_OK) != 0
-		    ? say(why, -ENOENT,
-			  "zone: no zone data in %.64s: tzdata "
-			  "is not installed",
-			  folder)
-		    : say(why, -ENOENT, "zone: there is no %.100s", path);
-	text = malloc(FILE_MAX);
-	length = text != NULL ? read(fd, text, FILE_MAX) : 0;
-	(void)close(fd);
-	error = text == NULL ? -ENOMEM
-	    : length < 0     ? -EINVAL
-			     : file_read(zone, text, (size_t)length);
+	(void)snprintf(path, sizeof(path), FOLDER "/%.*s", ZONE_MAX, name);
+	if (name_is_sound(name))
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd >= 0 && text != NULL)
+		length = read(fd, text, FILE_MAX);
+	if (length > 0)
+		zone = file_read(text, (size_t)length);
+	if (zone == NULL)
+		(void)snprintf(why, WHY_MAX,
+		    fd >= 0 ? "zone: %.64s is no zone file"
+			    : "zone: there is no %.64s; want a name as "
+			      "Europe/Paris, and tzdata",
+		    name);
+	if (fd >= 0)
+		(void)close(fd);
 	free(text);
-	if (error == -EINVAL)
-		return say(why, -EINVAL, "zone: %.100s is no zone file", path);
-	return error == -ENOMEM ? say(why, error, "no memory") : error;
-}
-
-void
-zone_free(struct zone *zone)
-{
-	free(zone);
+	return zone;
 }

@@ -84,7 +84,7 @@ class Paths:
         before = time.time() * 1000
         answer = self.ask('PUT', MAIL + 'a?in=60000&attempts=7&retry=5,50'
                           '&expires=9&result=8', 'hello "é"\n'.encode())
-        self.assertEqual((answer.status, answer.json), (201, {'stored': True}))
+        self.assertEqual((answer.status, answer.json), (201, {'stored': True, 'state': ''}))
         again = self.ask('PUT', MAIL + 'a?in=0', 'other')
         self.assertEqual((again.status, again.json),
                          (200, {'stored': False, 'state': 'waiting'}))
@@ -236,8 +236,7 @@ class Paths:
                     b'{hwt:\0}'):
             self.client.call('HWT.ADD', key, 'IN', 10**6, 'TASKS', 'a', 'x')
         first = self.ask('GET', '/queues').json
-        self.assertEqual((first['space'], first['total'], first['more']),
-                         ('hwt', 120, True))
+        self.assertEqual((first['space'], first['more']), ('hwt', True))
         rest = self.ask('GET', '/queues?count=500&after=' +
                         first['queues'][-1]['name']).json
         self.assertFalse(rest['more'])
