@@ -47,23 +47,28 @@ worker_room(const struct hwt_durable_worker *worker)
 					      : 0;
 }
 
-bool
-take_may_begin(const struct taker *queue)
+size_t
+take_limit(const struct taker *queue, size_t room)
 {
 	const struct hwt_durable_worker *worker = queue->worker;
 	unsigned i;
 
+	if (worker->stopping || queue->taking)
+		return 0;
 	for (i = 0; i < queue->index; i++) {
 		if (!worker->queue[i].idle)
-			return false;
+			return 0;
 	}
-	return !worker->stopping && !queue->taking;
+	if (queue->request != 0)
+		return room >= queue->limit ? queue->limit : 0;
+	return room < TAKE_MAX ? room : TAKE_MAX;
 }
 
 uint64_t
-take_begin(struct taker *queue)
+take_begin(struct taker *queue, size_t limit)
 {
 	queue->taking = true;
+	queue->limit = limit;
 	if (queue->request == 0)
 		queue->request = ++queue->worker->last_request;
 	return queue->request;

@@ -729,10 +729,10 @@ settle(struct hwt_durable *durable, struct call *call, bool *pauses)
 		return false;
 	freeReplyObject(call->reply);
 	call->reply = NULL;
-	if (verdict.action == ROUTE_ASK) {
+	call->transient = call->error;
+	if (verdict.action == ROUTE_ASK || verdict.action == ROUTE_MOVED)
 		call->node = node_at(durable, &verdict.address);
-		call->asking = call->node != NULL;
-	}
+	call->asking = verdict.action == ROUTE_ASK && call->node != NULL;
 	*pauses |= verdict.action == ROUTE_AGAIN ||
 	    verdict.action == ROUTE_ELSEWHERE ||
 	    ++call->redirects % REDIRECTS_MAX == 0;
@@ -752,6 +752,9 @@ settle_all(struct hwt_durable *durable, struct caller *caller, bool *pauses)
 			continue;
 		call->settled = !settle(durable, call, pauses) ||
 		    now_ns >= call->deadline_ns;
+		/* Its time was over before it could be sent again. */
+		if (call->settled && call->unsent && call->transient != 0)
+			call->error = call->transient;
 		if (call->settled)
 			continue;
 		call->state = CALL_READY;

@@ -128,6 +128,7 @@ struct call {
 	struct address from; /* the node's */
 	uint64_t deadline_ns;
 	unsigned redirects;
+	int transient; /* what a server has said last; 0: nothing */
 	bool settled; /* with its result */
 	bool fixed; /* to its node, whoever has the slot */
 	bool asking;

@@ -16,6 +16,7 @@
 #define PARTS_MAX 128
 #define PART_MAX 1024
 #define PAUSE_NS (100 * MS_NS)
+#define LOG_NS HWT_SEC(10) /* not more often */
 
 /* A command of a round. */
 struct part {
@@ -120,12 +121,15 @@ round_extend(struct round *round, struct taker *queue, size_t slot)
 	return slot;
 }
 
-/* What has ended behind this finishes a lease that is over, or nothing. */
+/* It is not reported, or not any more: a stop does not wait for a server that is
+ * away. Otherwise it is, whenever the server comes back: while it was away, no
+ * lease has ended there. */
 static bool
 is_over(const struct attempt *attempt, uint64_t now_ns)
 {
 	return attempt->outcome == OUTCOME_NONE ||
-	    attempt->lease_end_ns <= now_ns;
+	    (attempt->queue->worker->stopping &&
+		attempt->lease_end_ns <= now_ns);
 }
 
 /* With the lock. */
@@ -165,12 +169,13 @@ round_take(struct round *round, struct hwt_durable_worker *worker)
 
 	for (i = round->parts; i > 0; i--) {
 		part = &round->part[i - 1];
-		if (part->extends || !take_may_begin(part->queue))
+		if (part->extends)
 			continue;
-		part->limit = part->count + worker_room(worker);
-		if (part->limit > TAKE_MAX)
-			part->limit = TAKE_MAX;
-		part->request = take_begin(part->queue);
+		part->limit =
+		    take_limit(part->queue, part->count + worker_room(worker));
+		if (part->limit == 0)
+			continue;
+		part->request = take_begin(part->queue, part->limit);
 		/* held still counts those that it finishes. */
 		if (part->limit > part->count)
 			worker->reserved += part->limit - part->count;
@@ -308,19 +313,19 @@ round_log(const struct round *round, struct hwt_durable_worker *worker)
 {
 	size_t i;
 
-	for (i = 0; round->failed && !worker->failing && i < round->parts;
-	     i++) {
+	if (round->failed && boot_now_ns() < worker->log_ns)
+		return;
+	for (i = 0; round->failed && i < round->parts; i++) {
 		if (round->call[i].error == 0)
 			continue;
-		worker->failing = true;
+		worker->log_ns = boot_now_ns() + LOG_NS;
 		durable_log(worker->durable,
-		    "%s: outcomes of the queue %s are not taken, and tried "
-		    "again until their leases are over: %s",
+		    "%s: outcomes of the queue %s are not taken, and are "
+		    "tried again: %s",
 		    worker->name, round->part[i].queue->name,
 		    strerror(-round->call[i].error));
+		return;
 	}
-	if (!round->failed)
-		worker->failing = false;
 }
 
 /* With the lock, and without it while the server is asked. */

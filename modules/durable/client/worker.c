@@ -131,21 +131,19 @@ static int
 take_once(struct taker *queue)
 {
 	struct hwt_durable_worker *worker = queue->worker;
-	bool blocks = queue->idle || worker->queues == 1;
-	bool reserves = !blocks || worker->queues == 1;
-	size_t limit = reserves ? worker_room(worker) : 1;
+	bool one = queue->idle && queue->request == 0 && worker->queues > 1;
+	bool blocks = one || worker->queues == 1;
+	size_t limit = one ? 1 : take_limit(queue, worker_room(worker));
 	uint64_t sent_ns = boot_now_ns();
-	uint64_t request = take_begin(queue);
+	uint64_t request = take_begin(queue, limit);
 	redisReply *reply = NULL;
 	int error;
 
-	if (limit > TAKE_MAX)
-		limit = TAKE_MAX;
-	worker->reserved += reserves ? limit : 0;
+	worker->reserved += one ? 0 : limit;
 	(void)pthread_mutex_unlock(&worker->lock);
 	error = take(queue, blocks, request, limit, &reply);
 	(void)pthread_mutex_lock(&worker->lock);
-	worker->reserved -= reserves ? limit : 0;
+	worker->reserved -= one ? 0 : limit;
 	if (!take_end(queue, reply, limit, sent_ns))
 		error = -EPROTO;
 	if (reply != NULL)
@@ -181,7 +179,7 @@ take_thread(void *arg)
 
 	(void)pthread_mutex_lock(&worker->lock);
 	while (!worker->stopping) {
-		if (!take_may_begin(queue) || worker_room(worker) == 0) {
+		if (take_limit(queue, worker_room(worker)) == 0) {
 			(void)pthread_cond_wait(&worker->room, &worker->lock);
 			continue;
 		}

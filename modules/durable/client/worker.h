@@ -20,7 +20,7 @@
  *                                  |                      ^
  *                                  +-- LATER --> OPEN ----+ hwt_durable_finish,
  *                                                           or its lease is lost
- *   ENDED --finisher, when the server has it, or the lease is over--> freed
+ *   ENDED --finisher, when the server has answered--> freed
  *
  * A WAITING one whose lease is lost or over is ENDED, and not called. Only the
  * finisher frees an attempt; so its id, fence and payload, which never change,
@@ -35,7 +35,7 @@
  *
  * LOST ANSWERS. A take has a number. Until one is answered, the next take of the
  * queue has the same, and so gets what that one has taken. A finish is repeated
- * until it is answered, or the lease is over.
+ * until it is answered; during a stop, until the lease is over.
  */
 #ifndef HWT_DURABLE_WORKER_H
 #define HWT_DURABLE_WORKER_H
@@ -86,7 +86,10 @@ struct taker {
 	struct attempts waiting;
 	bool taking; /* a take is under way */
 	bool idle;
-	uint64_t request; /* of the take that was not answered; 0: none */
+	/* Of the take that was not answered; 0: none. It may have brought so
+	 * many, for which there must be room when it is repeated. */
+	uint64_t request;
+	size_t limit;
 };
 
 struct hwt_durable_worker {
@@ -118,7 +121,7 @@ struct hwt_durable_worker {
 	struct attempts ended;
 	unsigned takers; /* threads */
 	bool extend_due, stopping, over;
-	bool failing; /* that was logged */
+	uint64_t log_ns; /* not before this is a failed round logged again */
 };
 
 uint64_t boot_now_ns(void);
@@ -130,10 +133,11 @@ struct attempt *attempts_take(struct attempts *list);
 
 /* How many more may be taken. */
 size_t worker_room(const struct hwt_durable_worker *worker);
-/* Whether a take of the queue may begin now; and begins one, with its number.
- */
-bool take_may_begin(const struct taker *queue);
-uint64_t take_begin(struct taker *queue);
+/* How many tasks a take of the queue may ask for now, if there is so much room;
+ * 0: it may not begin. */
+size_t take_limit(const struct taker *queue, size_t room);
+/* It begins. Returns its number. */
+uint64_t take_begin(struct taker *queue, size_t limit);
 /* It has ended. reply: its answer to a take of limit tasks that was sent at
  * that time, or NULL: there is none. False: it makes no sense. */
 bool take_end(

@@ -157,7 +157,7 @@ add_some(void *arg)
 
 /* addmany QUEUE PREFIX COUNT THREADS DELAY-MS PAYLOAD */
 static void
-do_add_many(char **word)
+do_add_many(char **word, const char *payload)
 {
 	static struct adder adder[64];
 	unsigned threads = (unsigned)number(word[4]), i;
@@ -166,7 +166,7 @@ do_add_many(char **word)
 	for (i = 0; i < threads; i++) {
 		adder[i] = (struct adder){.queue = word[1],
 		    .prefix = word[2],
-		    .payload = word[6] != NULL ? word[6] : "",
+		    .payload = payload,
 		    .delay_ns = ms(word[5]),
 		    .first = i,
 		    .count = (unsigned)number(word[3]),
@@ -346,6 +346,16 @@ do_finish(char **word)
 		token, (int)number(word[2]), ms(word[3]), word[4]));
 }
 
+static void
+do_stop(char **word)
+{
+	int error = hwt_durable_worker_stop(worker, ms(word[1]));
+
+	if (error == 0)
+		worker = NULL;
+	say("stop", error);
+}
+
 static int
 fork_check(void)
 {
@@ -366,8 +376,9 @@ fork_check(void)
 	    hwt_durable_read_stats(durable, "q", &stats) == -EOWNERDEAD &&
 	    hwt_durable_worker_start(&other, durable, &options) ==
 	    -EOWNERDEAD &&
-	    hwt_durable_finish(token, 0, 0, NULL) == -EOWNERDEAD &&
-	    hwt_durable_worker_stop(worker, 0) == -EOWNERDEAD &&
+	    (worker == NULL ||
+		(hwt_durable_finish(token, 0, 0, NULL) == -EOWNERDEAD &&
+		    hwt_durable_worker_stop(worker, 0) == -EOWNERDEAD)) &&
 	    hwt_durable_close(durable) == -EOWNERDEAD;
 }
 
@@ -393,7 +404,7 @@ run(char **word, const char *payload)
 	else if (strcmp(what, "add") == 0)
 		do_add(word, payload);
 	else if (strcmp(what, "addmany") == 0)
-		do_add_many(word);
+		do_add_many(word, payload);
 	else if (strcmp(what, "addbatch") == 0)
 		do_add_batch(word);
 	else if (strcmp(what, "get") == 0)
@@ -415,7 +426,7 @@ run(char **word, const char *payload)
 		    hwt_durable_reschedule(durable, word[1], word[2],
 			length(word[2]), ms(word[3]), 0));
 	else if (strcmp(what, "stop") == 0)
-		say(what, hwt_durable_worker_stop(worker, ms(word[1])));
+		do_stop(word);
 	else if (strcmp(what, "close") == 0)
 		say(what, hwt_durable_close(durable));
 	else
@@ -428,14 +439,16 @@ main(void)
 	char line[131072], payload[131072];
 	char *word[WORDS_MAX];
 	char *comma;
+	bool many;
 
 	/* In an add, the payload's own blanks are commas. */
 	while (fgets(line, sizeof(line), stdin) != NULL) {
 		(void)split(line, word);
 		if (word[0] == NULL)
 			continue;
+		many = strcmp(word[0], "addmany") == 0;
 		(void)snprintf(payload, sizeof(payload), "%s",
-		    word[4] != NULL ? word[4] : "");
+		    word[many ? 6 : 4] != NULL ? word[many ? 6 : 4] : "");
 		while ((comma = strchr(payload, ',')) != NULL)
 			*comma = ' ';
 		run(word, payload);
