@@ -88,7 +88,7 @@ api_queues(struct request *request, redisContext *context)
 	char why[ENGINE_WHY];
 	struct queue_list list;
 
-	if (count < 0 || !request_has_only(request, "after count"))
+	if (count < 0)
 		return;
 	if (!engine_read_queues(request->engine, context,
 		after != NULL ? after : "", count, &list, why)) {
@@ -161,16 +161,14 @@ api_tasks(struct request *request, redisContext *context)
 {
 	const char *state = request_parameter(request, "state");
 
-	if (request_has_only(request, "state cursor count"))
-		run_list(request, context, "HWT.LIST",
-		    state != NULL ? state : "waiting");
+	run_list(
+	    request, context, "HWT.LIST", state != NULL ? state : "waiting");
 }
 
 void
 api_dead(struct request *request, redisContext *context)
 {
-	if (request_has_only(request, "cursor count"))
-		run_list(request, context, "HWT.DEAD", "LIST");
+	run_list(request, context, "HWT.DEAD", "LIST");
 }
 
 void
@@ -178,8 +176,6 @@ api_get(struct request *request, redisContext *context)
 {
 	redisReply *reply;
 
-	if (!request_has_only(request, ""))
-		return;
 	reply = redisCommand(context, "HWT.GET {%s:%s} %b", request->space,
 	    request->queue, request->id, request->id_length);
 	reply = checked(request, context, reply);
@@ -247,8 +243,6 @@ api_add(struct request *request, redisContext *context)
 	redisReply *reply;
 	size_t state;
 
-	if (!request_has_only(request, "in due attempts retry expires result"))
-		return;
 	add_word(&words, "HWT.ADD", 7);
 	add_word(&words, key,
 	    (size_t)snprintf(
@@ -274,8 +268,6 @@ run_on_id(struct request *request, redisContext *context, const char *format,
 {
 	redisReply *reply;
 
-	if (!request_has_only(request, ""))
-		return;
 	reply = redisCommand(context, format, request->space, request->queue,
 	    request->id, request->id_length);
 	reply = checked(request, context, reply);

@@ -8,12 +8,15 @@
 #include "modules/durable/server/http.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "modules/durable/server/json.h"
 
 #define THREADS 4
 #define CONNECTIONS_MAX 128
@@ -40,12 +43,9 @@ request_fail(struct request *request, unsigned status, const char *text)
 	request->status = status;
 	request->type = "application/json";
 	(void)fseek(request->out, 0, SEEK_SET);
-	(void)fprintf(request->out, "{\"error\":\"");
-	for (; *text != '\0'; text++) {
-		if (*text >= ' ' && *text != '"' && *text != '\\')
-			(void)fputc(*text, request->out);
-	}
-	(void)fprintf(request->out, "\"}\n");
+	(void)fputs("{\"error\":", request->out);
+	json_text(request->out, text, strlen(text));
+	(void)fputs("}\n", request->out);
 }
 
 const char *
@@ -79,22 +79,22 @@ check_parameter(
 	return MHD_NO;
 }
 
-bool
-request_has_only(struct request *request, const char *names)
+/* False: others are given than these, which are separated by blanks. */
+static bool
+has_only(struct request *request, const char *names)
 {
 	struct parameters parameters = {names, false};
 	char text[128];
 
 	(void)MHD_get_connection_values(request->connection,
 	    MHD_GET_ARGUMENT_KIND, check_parameter, &parameters);
-	if (!parameters.wrong)
-		return true;
 	(void)snprintf(text, sizeof(text),
 	    names[0] != '\0' ? "ARG the parameters here are NAME=VALUE of: %s"
 			     : "ARG there are no parameters here",
 	    names);
-	request_fail(request, MHD_HTTP_BAD_REQUEST, text);
-	return false;
+	if (parameters.wrong)
+		request_fail(request, MHD_HTTP_BAD_REQUEST, text);
+	return !parameters.wrong;
 }
 
 static const char *
@@ -160,34 +160,26 @@ is_admitted(struct request *request)
 	return false;
 }
 
-static int
-hex_digit(char digit)
-{
-	static const char digits[] = "0123456789abcdefABCDEF";
-	const char *at = digit != '\0' ? strchr(digits, digit) : NULL;
-
-	return at == NULL ? -1 : (int)(at - digits) - 6 * (at - digits > 15);
-}
-
 /* False: no percent-encoded text of 1 to 64 bytes. */
 static bool
 read_id(struct request *request, const char *text)
 {
-	int high, low;
+	char byte, hex[3] = "";
 
 	for (; *text != '\0'; text++) {
+		byte = *text;
+		if (byte == '%') {
+			hex[0] = *++text;
+			if (!isxdigit((unsigned char)hex[0]))
+				return false;
+			hex[1] = *++text;
+			if (!isxdigit((unsigned char)hex[1]))
+				return false;
+			byte = (char)strtoul(hex, NULL, 16);
+		}
 		if (request->id_length == HTTP_ID_MAX)
 			return false;
-		high = *text;
-		if (*text == '%') {
-			high = hex_digit(text[1]);
-			low = high < 0 ? -1 : hex_digit(text[2]);
-			if (low < 0)
-				return false;
-			high = 16 * high + low;
-			text += 2;
-		}
-		request->id[request->id_length++] = (char)high;
+		request->id[request->id_length++] = byte;
 	}
 	return request->id_length > 0;
 }
@@ -249,18 +241,40 @@ answer_page(struct request *request, redisContext *context)
 }
 
 static const struct route {
-	request_function *get, *put, *remove;
-	const char *allow;
-} routes[PLACES] = {
-    [PLACE_PAGE] = {answer_page, NULL, NULL, "GET"},
-    [PLACE_METRICS] = {metrics_answer, NULL, NULL, "GET"},
-    [PLACE_HEALTH] = {api_health, NULL, NULL, "GET"},
-    [PLACE_QUEUES] = {api_queues, NULL, NULL, "GET"},
-    [PLACE_TASKS] = {api_tasks, NULL, NULL, "GET"},
-    [PLACE_TASK] = {api_get, api_add, api_cancel, "GET, PUT, DELETE"},
-    [PLACE_DEAD] = {api_dead, NULL, NULL, "GET"},
-    [PLACE_LETTER] = {NULL, api_replay, api_drop, "PUT, DELETE"},
+	enum place place;
+	const char *method, *parameters;
+	request_function *function;
+} routes[] = {
+    {PLACE_PAGE, "GET", "", answer_page},
+    {PLACE_METRICS, "GET", "", metrics_answer},
+    {PLACE_HEALTH, "GET", "", api_health},
+    {PLACE_QUEUES, "GET", "after count", api_queues},
+    {PLACE_TASKS, "GET", "state cursor count", api_tasks},
+    {PLACE_TASK, "GET", "", api_get},
+    {PLACE_TASK, "PUT", "in due attempts retry expires result", api_add},
+    {PLACE_TASK, "DELETE", "", api_cancel},
+    {PLACE_DEAD, "GET", "cursor count", api_dead},
+    {PLACE_LETTER, "PUT", "", api_replay},
+    {PLACE_LETTER, "DELETE", "", api_drop},
 };
+
+static const char *const allowed[PLACES] = {"GET", "GET", "GET", "GET", "GET",
+    "GET, PUT, DELETE", "GET", "PUT, DELETE"};
+
+static const struct route *
+find_route(enum place place, const char *method)
+{
+	size_t i;
+
+	if (strcmp(method, "HEAD") == 0)
+		method = "GET";
+	for (i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
+		if (routes[i].place == place &&
+		    strcmp(routes[i].method, method) == 0)
+			return &routes[i];
+	}
+	return NULL;
+}
 
 /* A page of the server, without any other's content, in no frame. */
 static const char page_policy[] =
@@ -289,7 +303,7 @@ request_respond(struct request *request)
 		    response, "WWW-Authenticate", "Bearer");
 	if (request->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		(void)MHD_add_response_header(
-		    response, "Allow", routes[request->place].allow);
+		    response, "Allow", allowed[request->place]);
 	if (request->place == PLACE_PAGE)
 		(void)MHD_add_response_header(
 		    response, "Content-Security-Policy", page_policy);
@@ -297,16 +311,6 @@ request_respond(struct request *request)
 	    MHD_queue_response(request->connection, request->status, response);
 	MHD_destroy_response(response);
 	return sent;
-}
-
-static request_function *
-function_of(const struct route *route, const char *method)
-{
-	if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-		return route->get;
-	return strcmp(method, "PUT") == 0   ? route->put
-	    : strcmp(method, "DELETE") == 0 ? route->remove
-					    : NULL;
 }
 
 static bool
@@ -322,22 +326,24 @@ body_is_too_long(const struct request *request)
 static bool
 request_begin(struct request *request, const char *path, const char *method)
 {
+	const struct route *route;
+
 	request->place = read_path(request, path);
 	if (!is_admitted(request))
 		return false;
-	if (request->place == PLACES) {
+	route = find_route(request->place, method);
+	if (request->place == PLACES)
 		request_fail(request, MHD_HTTP_NOT_FOUND,
-		    "there is no such path: see / and man hwtd");
-		return false;
-	}
-	request->function = function_of(&routes[request->place], method);
-	if (request->function == NULL)
+		    "there is no such path: see man hwtd");
+	else if (route == NULL)
 		request_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
 		    "another method is needed here: see Allow");
 	else if (body_is_too_long(request))
 		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
 		    "ARG the payload is too long");
-	return request->status == MHD_HTTP_OK;
+	else if (has_only(request, route->parameters))
+		request->function = route->function;
+	return request->function != NULL;
 }
 
 /* What is too long is read, and not kept. */

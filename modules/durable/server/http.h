@@ -88,9 +88,6 @@ struct request {
 
 /* A parameter of the query; NULL: it is not given. */
 const char *request_parameter(const struct request *request, const char *name);
-/* False: others are given than these, which are separated by blanks; that was
- * answered. */
-bool request_has_only(struct request *request, const char *names);
 void request_fail(struct request *request, unsigned status, const char *text);
 
 /* api.c */

@@ -76,8 +76,6 @@ metrics_answer(struct request *request, redisContext *context)
 	char why[ENGINE_WHY];
 	size_t i;
 
-	if (!request_has_only(request, ""))
-		return;
 	if (!engine_read_queues(
 		request->engine, context, "", ENGINE_QUEUES_MAX, &list, why)) {
 		request_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, why);
