@@ -20,7 +20,6 @@
 
 #define LISTEN_DEFAULT "127.0.0.1:7379"
 #define LISTEN_MAX 8
-#define PAYLOAD_DEFAULT 65536
 #define PAYLOAD_MOST 1048576
 #define SECRET_MAX 512
 
@@ -132,103 +131,88 @@ read_secret(const char *path)
 	return strdup(line);
 }
 
-struct arguments {
-	struct server_options options;
-	const char *listen[LISTEN_MAX];
-	size_t listen_count;
-	const char *redis, *http, *token, *space;
+static const struct option known[] = {
+    {"data", required_argument, NULL, 'd'},
+    {"listen", required_argument, NULL, 'l'},
+    {"redis", required_argument, NULL, 'r'},
+    {"http", required_argument, NULL, 'w'},
+    {"token-file", required_argument, NULL, 't'},
+    {"password-file", required_argument, NULL, 'p'},
+    {"space", required_argument, NULL, 's'},
+    {"payload", required_argument, NULL, 'b'},
+    {"version", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
-static bool
-parse_option(int option, struct arguments *arguments)
-{
-	struct server_options *options = &arguments->options;
-	const struct argument word = {optarg, optarg ? strlen(optarg) : 0};
-	uint64_t number;
+struct arguments {
+	const char *of[128]; /* by the letter of the option */
+	const char *listen[LISTEN_MAX];
+	size_t listen_count;
+	uint64_t payload_max;
+	const char *password, *token;
+};
 
-	switch (option) {
-	case 'd':
-		options->folder = optarg;
-		return true;
-	case 'l':
+/* False: that is no way to call it. */
+static bool
+parse(int argc, char **argv, struct arguments *arguments)
+{
+	const char **of = arguments->of;
+	struct argument word;
+	int letter;
+
+	of['s'] = "hwt";
+	of['b'] = "65536";
+	while ((letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (letter == '?')
+			return false;
+		of[letter] = optarg != NULL ? optarg : "";
+		if (letter != 'l')
+			continue;
 		if (arguments->listen_count == LISTEN_MAX)
 			return false;
 		arguments->listen[arguments->listen_count++] = optarg;
-		return true;
-	case 'r':
-		arguments->redis = optarg;
-		return true;
-	case 'w':
-		arguments->http = optarg;
-		return true;
-	case 't':
-		arguments->token = read_secret(optarg);
-		return true;
-	case 'p':
-		options->password = read_secret(optarg);
-		return true;
-	case 's':
-		arguments->space = optarg;
-		return queue_name_is_valid(optarg) &&
-		    word.length <= ENGINE_SPACE_MAX;
-	case 'b':
-		if (!argument_number(&word, 1, PAYLOAD_MOST, &number))
-			return false;
-		options->payload_max = number;
-		return true;
-	case 'v':
-	case 'h':
-		printf("%s\n", option == 'v' ? hwt_version() : usage);
-		exit(0);
-	default:
-		return false;
 	}
-}
-
-static void
-parse(int argc, char **argv, struct arguments *arguments)
-{
-	static const struct option known[] = {
-	    {"data", required_argument, NULL, 'd'},
-	    {"listen", required_argument, NULL, 'l'},
-	    {"redis", required_argument, NULL, 'r'},
-	    {"http", required_argument, NULL, 'w'},
-	    {"token-file", required_argument, NULL, 't'},
-	    {"password-file", required_argument, NULL, 'p'},
-	    {"space", required_argument, NULL, 's'},
-	    {"payload", required_argument, NULL, 'b'},
-	    {"version", no_argument, NULL, 'v'},
-	    {"help", no_argument, NULL, 'h'},
-	    {NULL, 0, NULL, 0},
-	};
-	bool right = true;
-	int option;
-
-	while (
-	    right && (option = getopt_long(argc, argv, "", known, NULL)) != -1)
-		right = parse_option(option, arguments);
-	if (right && optind == argc &&
-	    (arguments->options.folder != NULL) != (arguments->redis != NULL) &&
-	    (arguments->redis == NULL || arguments->listen_count == 0))
-		return;
-	(void)fputs(usage, stderr);
-	exit(2);
+	if (of['v'] != NULL || of['h'] != NULL) {
+		printf("%s\n", of['v'] != NULL ? hwt_version() : usage);
+		exit(0);
+	}
+	word = (struct argument){of['b'], strlen(of['b'])};
+	arguments->password = of['p'] != NULL ? read_secret(of['p']) : NULL;
+	arguments->token = of['t'] != NULL ? read_secret(of['t']) : NULL;
+	return optind == argc && (of['d'] != NULL) != (of['r'] != NULL) &&
+	    (of['r'] == NULL || of['l'] == NULL) &&
+	    argument_number(&word, 1, PAYLOAD_MOST, &arguments->payload_max) &&
+	    queue_name_is_valid(of['s']) && strlen(of['s']) <= ENGINE_SPACE_MAX;
 }
 
 static int
 start_server(struct arguments *arguments, char *why)
 {
+	const struct server_options options = {
+	    arguments->of['d'], arguments->password, arguments->payload_max};
 	int error, fd;
 	size_t i;
 
 	if (arguments->listen_count == 0)
 		arguments->listen[arguments->listen_count++] = LISTEN_DEFAULT;
-	error = server_create(&server, &arguments->options, why);
+	error = server_create(&server, &options, why);
 	for (i = 0; i < arguments->listen_count && error == 0; i++) {
 		fd = listen_on(arguments->listen[i]);
 		error = fd < 0 ? fd : server_listen(server, fd);
 	}
 	return error;
+}
+
+static int
+start_http(struct http **http, struct engine *engine,
+    const struct arguments *arguments, char *why)
+{
+	const struct http_options options = {engine,
+	    listen_tcp(arguments->of['w']), arguments->token,
+	    arguments->payload_max};
+
+	return options.fd < 0 ? -1 : http_start(http, &options, why);
 }
 
 /* Until a signal. */
@@ -246,10 +230,8 @@ run(const sigset_t *signals, char *why)
 int
 main(int argc, char **argv)
 {
-	struct arguments arguments = {
-	    .space = "hwt", .options.payload_max = PAYLOAD_DEFAULT};
+	struct arguments arguments = {.listen_count = 0};
 	const struct sigaction action = {.sa_handler = end};
-	struct http_options http_options;
 	struct schedules *schedules;
 	struct http *http = NULL;
 	struct engine *engine;
@@ -257,31 +239,29 @@ main(int argc, char **argv)
 	char why[200] = "";
 	int error = 0;
 
-	parse(argc, argv, &arguments);
+	if (!parse(argc, argv, &arguments)) {
+		(void)fputs(usage, stderr);
+		return 2;
+	}
 	(void)signal(SIGPIPE, SIG_IGN);
 	/* For the main thread alone. */
 	(void)sigemptyset(&signals);
 	(void)sigaddset(&signals, SIGTERM);
 	(void)sigaddset(&signals, SIGINT);
 	(void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	if (arguments.redis == NULL)
+	if (arguments.of['d'] != NULL) {
 		error = start_server(&arguments, why);
-	engine = engine_create(&(struct engine_options){server, arguments.redis,
-	    arguments.options.password, arguments.space});
-	http_options = (struct http_options){
-	    engine, -1, arguments.token, arguments.options.payload_max};
-	if (server != NULL) {
 		(void)sigaction(SIGTERM, &action, NULL);
 		(void)sigaction(SIGINT, &action, NULL);
 	}
-	if (error == 0 && arguments.http != NULL) {
-		http_options.fd = listen_tcp(arguments.http);
-		error = http_options.fd < 0
-		    ? -1
-		    : http_start(&http, &http_options, why);
-	}
-	schedules = error == 0 ? schedules_start(engine) : NULL;
-	if (error != 0 || schedules == NULL) {
+	engine =
+	    engine_create(&(struct engine_options){server, arguments.of['r'],
+		server != NULL ? NULL : arguments.password, arguments.of['s']});
+	if (error == 0 && arguments.of['w'] != NULL)
+		error = start_http(&http, engine, &arguments, why);
+	schedules =
+	    error == 0 && engine != NULL ? schedules_start(engine) : NULL;
+	if (schedules == NULL) {
 		if (why[0] != '\0')
 			(void)complain("cannot start", why);
 		return 1;

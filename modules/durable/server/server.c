@@ -439,11 +439,6 @@ run_common(struct server *server, struct connection *connection)
 	} else if (word_is(server, 0, "QUIT")) {
 		answer_line(connection, '+', "OK");
 		connection->closing = true;
-	} else if (word_is(server, 0, "GET") || word_is(server, 0, "POST") ||
-	    word_is(server, 0, "Host:")) {
-		/* A browser, for a page that wants to send commands. */
-		answer_error(connection, "ERR this is no HTTP");
-		connection->closing = true;
 	} else {
 		return false;
 	}

@@ -867,8 +867,9 @@ class InServer(Hosted, unittest.TestCase):
             self.assertEqual(run.stdout, '0\n')
         run = subprocess.run(
             ['redis-cli', '-s', path, '--pipe'], timeout=20,
-            input=b'HWT.CANCEL q -p\r\nHWT.CANCEL q -s\r\n'
-            b'HWT.STAT q\r\n' * 100, capture_output=True)
+            input=b''.join(
+                b'*3\r\n$10\r\nHWT.CANCEL\r\n$1\r\nq\r\n$2\r\n-%c\r\n' % name
+                for name in b'ps' * 150), capture_output=True)
         self.assertIn(b'errors: 0, replies: 300', run.stdout)
 
     def test_the_client_of_python_for_redis(self):
