@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,18 +31,17 @@ static const char usage[] =
     "usage: hwt-exec --queue Q[,Q...] [OPTION...] -- COMMAND [ARGUMENT...]\n"
     "  --jobs N               commands at a time (1)\n"
     "  --limit TIME           a command that runs longer is killed\n"
-    "  --fail-status N[,N...] exit statuses that end in a dead letter\n"
-    "  --visibility TIME      of a lease, which is extended (30s)\n"
-    "  --grace TIME           for commands at SIGTERM (30s)\n" USAGE_SHARED;
+    "  --fail-status N[,N...] exit statuses that end in a dead "
+    "letter\n" USAGE_WORKER USAGE_SHARED;
 
-struct executor {
-	struct program program;
-	const char *queue;
-	uint64_t jobs, limit_ms, visibility_ns, grace_ns;
+static struct {
+	uint64_t jobs, limit_ms;
 	bool fails[STATUSES];
 	char **command;
 	_Atomic(pid_t) running[JOBS_MAX]; /* process groups; 0: a free place */
-};
+} executor = {.jobs = 1};
+
+struct program program = {.name = "hwt-exec", .usage = usage};
 
 static int
 payload_file(const struct hwt_durable_delivery *delivery)
@@ -68,7 +69,7 @@ static char **
 make_environment(const struct hwt_durable_delivery *delivery,
     char text[3][HWT_DURABLE_ID_MAX + 16])
 {
-	size_t i, own = 0, count = 0;
+	size_t i, count = 0;
 	char **made;
 
 	while (environ[count] != NULL)
@@ -80,22 +81,16 @@ make_environment(const struct hwt_durable_delivery *delivery,
 	(void)sprintf(text[1], "HWT_ATTEMPT=%u", delivery->attempt);
 	(void)sprintf(text[2], "HWT_DUE=%llu",
 	    (unsigned long long)(delivery->due_unix_ns / HWT_MS(1)));
-	for (; own < 3; own++)
-		made[own] = text[own];
-	for (i = 0; i < count; i++) {
-		if (strncmp(environ[i], "HWT_ID=", 7) != 0 &&
-		    strncmp(environ[i], "HWT_ATTEMPT=", 12) != 0 &&
-		    strncmp(environ[i], "HWT_DUE=", 8) != 0)
-			made[own++] = environ[i];
-	}
+	memcpy(made, environ, count * sizeof(*made));
+	for (i = 0; i < 3; i++)
+		made[count + i] = text[i];
 	return made;
 }
 
 /* In a process group of its own, so that all of it can be killed; with no
  * signal blocked. 0, or an errno. */
 static int
-spawn(
-    const struct executor *executor, int input, char **environment, pid_t *pid)
+spawn(int input, char **environment, pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -113,8 +108,8 @@ spawn(
 		POSIX_SPAWN_SETSIGDEF);
 	(void)posix_spawnattr_setsigmask(&attributes, &none);
 	(void)posix_spawnattr_setsigdefault(&attributes, &defaults);
-	error = posix_spawnp(pid, executor->command[0], &actions, &attributes,
-	    executor->command, environment);
+	error = posix_spawnp(pid, executor.command[0], &actions, &attributes,
+	    executor.command, environment);
 	(void)posix_spawnattr_destroy(&attributes);
 	(void)posix_spawn_file_actions_destroy(&actions);
 	return error;
@@ -122,47 +117,38 @@ spawn(
 
 /* Returns the status of waitpid; kills it when its time is over. */
 static int
-wait_for(const struct executor *executor, pid_t pid, bool *killed)
+wait_for(pid_t pid, bool *killed)
 {
-	int status, fd = pidfd_open(pid, 0);
-	struct pollfd end = {.fd = fd, .events = POLLIN};
-	uint64_t left_ms = executor->limit_ms;
+	struct pollfd end = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+	int status;
 
-	/* Half a day at a time, since poll takes an int. */
-	while (fd >= 0 && left_ms > 0) {
-		int wait_ms = left_ms < 43200000 ? (int)left_ms : 43200000;
-
-		if (poll(&end, 1, wait_ms) != 0)
-			break;
-		left_ms -= (uint64_t)wait_ms;
-	}
-	*killed = executor->limit_ms > 0 && left_ms == 0;
+	*killed = executor.limit_ms > 0 && end.fd >= 0 &&
+	    poll(&end, 1, (int)executor.limit_ms) == 0;
 	if (*killed)
 		(void)kill(-pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (fd >= 0)
-		(void)close(fd);
+	if (end.fd >= 0)
+		(void)close(end.fd);
 	return status;
 }
 
 static _Atomic(pid_t) *
-register_group(struct executor *executor, pid_t pid)
+register_group(pid_t pid)
 {
 	pid_t none = 0;
 	size_t i = 0;
 
-	while (!atomic_compare_exchange_strong(
-	    &executor->running[i], &none, pid)) {
+	while (
+	    !atomic_compare_exchange_strong(&executor.running[i], &none, pid)) {
 		none = 0;
 		i = (i + 1) % JOBS_MAX;
 	}
-	return &executor->running[i];
+	return &executor.running[i];
 }
 
 static int
-run_command(struct executor *executor,
-    const struct hwt_durable_delivery *delivery, int input)
+run_command(const struct hwt_durable_delivery *delivery, int input)
 {
 	char text[3][HWT_DURABLE_ID_MAX + 16];
 	char **environment = make_environment(delivery, text);
@@ -172,15 +158,15 @@ run_command(struct executor *executor,
 	pid_t pid;
 
 	if (environment != NULL)
-		error = spawn(executor, input, environment, &pid);
+		error = spawn(input, environment, &pid);
 	free(environment);
 	if (error != 0) {
-		(void)fprintf(stderr, "hwt-exec: %s: %s\n",
-		    executor->command[0], strerror(error));
+		(void)fprintf(stderr, "hwt-exec: %s: %s\n", executor.command[0],
+		    strerror(error));
 		return HWT_DURABLE_RETRY;
 	}
-	place = register_group(executor, pid);
-	status = wait_for(executor, pid, &killed);
+	place = register_group(pid);
+	status = wait_for(pid, &killed);
 	atomic_store(place, 0);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
@@ -189,7 +175,7 @@ run_command(struct executor *executor,
 	    WIFEXITED(status) ? "exit status" : "signal",
 	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
 	    killed ? ", since it ran too long" : "");
-	if (!WIFEXITED(status) || !executor->fails[WEXITSTATUS(status)])
+	if (!WIFEXITED(status) || !executor.fails[WEXITSTATUS(status)])
 		return HWT_DURABLE_RETRY;
 	(void)sprintf(delivery->reason, "exit status %d", WEXITSTATUS(status));
 	return HWT_DURABLE_FAIL;
@@ -200,6 +186,7 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 {
 	int outcome, input;
 
+	(void)ctx;
 	/* An environment cannot hold it. */
 	if (strlen(delivery->id) != delivery->id_length) {
 		(void)strcpy(delivery->reason, "the id has a NUL");
@@ -211,97 +198,78 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 		    stderr, "hwt-exec: payload: %s\n", strerror(errno));
 		return HWT_DURABLE_RETRY;
 	}
-	outcome = run_command(ctx, delivery, input);
+	outcome = run_command(delivery, input);
 	(void)close(input);
 	return outcome;
 }
 
 static void
-parse_statuses(struct executor *executor, char *list)
+parse_statuses(char *list)
 {
 	char *left, *word = strtok_r(list, ",", &left);
 
 	for (; word != NULL; word = strtok_r(NULL, ",", &left))
-		executor->fails[parse_number(
-		    &executor->program, word, 1, STATUSES - 1)] = true;
+		executor.fails[parse_number(word, 1, STATUSES - 1)] = true;
 }
 
 static void
-parse(struct executor *executor, int argc, char **argv)
+parse(struct program_worker *worker, int argc, char **argv)
 {
 	static const struct option known[] = {
 	    OPTIONS_SHARED,
-	    {"queue", required_argument, NULL, 'q'},
+	    OPTIONS_WORKER,
 	    {"jobs", required_argument, NULL, 'j'},
 	    {"limit", required_argument, NULL, 'l'},
 	    {"fail-status", required_argument, NULL, 'f'},
-	    {"visibility", required_argument, NULL, 'v'},
-	    {"grace", required_argument, NULL, 'g'},
 	    {NULL, 0, NULL, 0},
 	};
-	struct program *program = &executor->program;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "+", known, NULL)) != -1) {
-		if (option_is_shared(program, option, optarg))
+		if (option_is_worker(worker, option, optarg))
 			continue;
-		if (option == 'q')
-			executor->queue = optarg;
-		else if (option == 'j')
-			executor->jobs =
-			    parse_number(program, optarg, 1, JOBS_MAX);
+		if (option == 'j')
+			executor.jobs = parse_number(optarg, 1, JOBS_MAX);
 		else if (option == 'l')
-			executor->limit_ms =
-			    parse_time(program, optarg) / HWT_MS(1);
+			executor.limit_ms = parse_time(optarg) / HWT_MS(1);
 		else if (option == 'f')
-			parse_statuses(executor, optarg);
-		else if (option == 'v')
-			executor->visibility_ns = parse_time(program, optarg);
-		else if (option == 'g')
-			executor->grace_ns = parse_time(program, optarg);
+			parse_statuses(optarg);
 		else
-			program_usage(program);
+			program_usage();
 	}
-	executor->command = argv + optind;
-	if (executor->queue == NULL || optind == argc)
-		program_usage(program);
+	if (executor.limit_ms > INT_MAX)
+		program_fail(STATUS_USAGE, "--limit is at most 24 days");
+	executor.command = argv + optind;
+	if (worker->options.queue == NULL || optind == argc)
+		program_usage();
 }
-
-static struct executor executor = {
-    .program = {.name = "hwt-exec", .usage = usage},
-    .jobs = 1,
-    .grace_ns = HWT_SEC(30),
-};
 
 int
 main(int argc, char **argv)
 {
-	struct hwt_durable_worker_options options = {.callback = execute};
-	struct hwt_durable_worker *worker;
-	struct hwt_durable *durable;
+	struct program_worker worker = {
+	    .options.callback = execute, .grace_ns = HWT_SEC(30)};
+	struct signalfd_siginfo ignored;
 	size_t i;
-	int error, fd;
+	int error;
 
-	parse(&executor, argc, argv);
-	fd = program_block_signals(&executor.program);
-	durable = program_open(&executor.program);
-	options.queue = executor.queue;
-	options.ctx = &executor;
-	options.threads = (uint32_t)executor.jobs;
-	options.outstanding_max = executor.jobs;
-	options.visibility_ns = executor.visibility_ns;
-	error = hwt_durable_worker_start(&worker, durable, &options);
-	if (error != 0)
-		program_fail(&executor.program,
-		    error == -EINVAL ? STATUS_USAGE : STATUS_SERVER, "%s",
-		    error_text(error));
-	program_wait(fd);
-	error = hwt_durable_worker_stop(worker, executor.grace_ns);
+	/* So that the own ones are the only ones. */
+	(void)unsetenv("HWT_ID");
+	(void)unsetenv("HWT_ATTEMPT");
+	(void)unsetenv("HWT_DUE");
+	parse(&worker, argc, argv);
+	worker.options.threads = (uint32_t)executor.jobs;
+	worker.options.outstanding_max = executor.jobs;
+	program_start(&worker);
+	while (read(worker.signals, &ignored, sizeof(ignored)) < 0)
+		;
+	error = hwt_durable_worker_stop(worker.worker, worker.grace_ns);
 	for (i = 0; error != 0 && i < JOBS_MAX; i++) {
 		if (executor.running[i] != 0)
 			(void)kill(-executor.running[i], SIGKILL);
 	}
-	if (error != 0 && hwt_durable_worker_stop(worker, END_WITHIN) != 0)
+	if (error != 0 &&
+	    hwt_durable_worker_stop(worker.worker, END_WITHIN) != 0)
 		return STATUS_SERVER;
-	return hwt_durable_close(durable) == 0 ? 0 : STATUS_SERVER;
+	return hwt_durable_close(worker.durable) == 0 ? 0 : STATUS_SERVER;
 }

@@ -38,9 +38,8 @@ static const char usage[] =
     "  --calls N              at a time (64)\n"
     "  --limit TIME           of a call (30s)\n"
     "  --secret-file FILE     its first line signs the calls\n"
-    "  --ca-file FILE         of those who certify servers\n"
-    "  --visibility TIME      of a lease, which is extended (30s)\n"
-    "  --grace TIME           for calls at SIGTERM (30s)\n" USAGE_SHARED;
+    "  --ca-file FILE         of those who certify servers\n" USAGE_WORKER
+	USAGE_SHARED;
 
 /* A task, and its call. */
 struct job {
@@ -59,23 +58,22 @@ struct job {
 };
 
 static struct {
-	struct program program;
 	struct allowed allowed;
-	const char *queue, *ca_file;
+	const char *ca_file;
 	char secret[SECRET_MAX];
-	uint64_t calls, limit_ns, visibility_ns, grace_ns;
+	uint64_t calls, limit_ns;
 	CURLM *multi;
 	struct job *active;
 	pthread_mutex_t lock;
 	struct job *first, **last; /* under the lock */
 } http = {
-    .program = {.name = "hwt-http", .usage = usage},
     .calls = 64,
     .limit_ns = HWT_SEC(30),
-    .grace_ns = HWT_SEC(30),
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .last = &http.first,
 };
+
+struct program program = {.name = "hwt-http", .usage = usage};
 
 static void
 encode_id(char *to, const char *id, size_t length)
@@ -294,7 +292,8 @@ turn(int signals)
 		    message->easy_handle, CURLINFO_PRIVATE, (char **)&job);
 		job_answered(job, message->data.result);
 	}
-	return read(signals, &ignored, sizeof(ignored)) > 0;
+	return also.revents != 0 &&
+	    read(signals, &ignored, sizeof(ignored)) > 0;
 }
 
 static uint64_t
@@ -308,20 +307,20 @@ now_ns(void)
 
 /* Until a signal; then until all calls have ended, or are broken off. */
 static int
-serve(struct hwt_durable_worker *worker, int signals)
+serve(const struct program_worker *worker)
 {
 	uint64_t end_ns;
 
-	while (!turn(signals))
+	while (!turn(worker->signals))
 		;
-	end_ns = now_ns() + http.grace_ns;
-	while (hwt_durable_worker_stop(worker, 0) != 0) {
+	end_ns = now_ns() + worker->grace_ns;
+	while (hwt_durable_worker_stop(worker->worker, 0) != 0) {
 		if (now_ns() >= end_ns + HWT_SEC(5))
 			return STATUS_SERVER;
 		while (now_ns() >= end_ns && http.active != NULL)
 			job_end(http.active, HWT_DURABLE_RETRY, HWT_NEVER,
 			    "broken off, since hwt-http ends");
-		(void)turn(signals);
+		(void)turn(worker->signals);
 	}
 	return 0;
 }
@@ -334,8 +333,7 @@ read_secret(const char *path)
 	if (file == NULL ||
 	    fgets(http.secret, sizeof(http.secret), file) == NULL ||
 	    http.secret[0] == '\n')
-		program_fail(&http.program, STATUS_USAGE,
-		    "%s: no secret is in it", path);
+		program_fail(STATUS_USAGE, "%s: no secret is in it", path);
 	(void)fclose(file);
 	http.secret[strcspn(http.secret, "\r\n")] = '\0';
 }
@@ -343,79 +341,61 @@ read_secret(const char *path)
 static void
 parse_option(int option)
 {
-	const struct program *program = &http.program;
-
-	if (option == 'q')
-		http.queue = optarg;
-	else if (option == 'c')
-		http.calls = parse_number(program, optarg, 1, CALLS_MAX);
+	if (option == 'c')
+		http.calls = parse_number(optarg, 1, CALLS_MAX);
 	else if (option == 'l')
-		http.limit_ns = parse_time(program, optarg);
-	else if (option == 'v')
-		http.visibility_ns = parse_time(program, optarg);
-	else if (option == 'g')
-		http.grace_ns = parse_time(program, optarg);
+		http.limit_ns = parse_time(optarg);
 	else if (option == 's')
 		read_secret(optarg);
 	else if (option == 'f')
 		http.ca_file = optarg;
 	else if (option != 'a')
-		program_usage(program);
+		program_usage();
 	else if (!allowed_add(&http.allowed, optarg))
-		program_fail(program, STATUS_USAGE,
+		program_fail(STATUS_USAGE,
 		    "'%s' is not a URL of http or https without user, query "
 		    "and fragment, or there are more than %d",
 		    optarg, ALLOWED_MAX);
 }
 
 static void
-parse(int argc, char **argv)
+parse(struct program_worker *worker, int argc, char **argv)
 {
 	static const struct option known[] = {
 	    OPTIONS_SHARED,
-	    {"queue", required_argument, NULL, 'q'},
+	    OPTIONS_WORKER,
 	    {"allow", required_argument, NULL, 'a'},
 	    {"calls", required_argument, NULL, 'c'},
 	    {"limit", required_argument, NULL, 'l'},
 	    {"secret-file", required_argument, NULL, 's'},
 	    {"ca-file", required_argument, NULL, 'f'},
-	    {"visibility", required_argument, NULL, 'v'},
-	    {"grace", required_argument, NULL, 'g'},
 	    {NULL, 0, NULL, 0},
 	};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (!option_is_shared(&http.program, option, optarg))
+		if (!option_is_worker(worker, option, optarg))
 			parse_option(option);
 	}
-	if (http.queue == NULL || http.allowed.count == 0 || optind != argc)
-		program_usage(&http.program);
+	if (worker->options.queue == NULL || http.allowed.count == 0 ||
+	    optind != argc)
+		program_usage();
 }
 
 int
 main(int argc, char **argv)
 {
-	struct hwt_durable_worker_options options = {.callback = receive};
-	struct hwt_durable_worker *worker;
-	struct hwt_durable *durable;
-	int error, signals, status;
+	struct program_worker worker = {
+	    .options.callback = receive, .grace_ns = HWT_SEC(30)};
+	int status;
 
 	(void)curl_global_init(CURL_GLOBAL_ALL);
-	parse(argc, argv);
-	signals = program_block_signals(&http.program);
+	parse(&worker, argc, argv);
 	http.multi = curl_multi_init();
-	durable = program_open(&http.program);
-	options.queue = http.queue;
-	options.visibility_ns = http.visibility_ns;
-	options.outstanding_max = http.calls;
-	error = hwt_durable_worker_start(&worker, durable, &options);
-	if (error != 0)
-		program_fail(&http.program,
-		    error == -EINVAL ? STATUS_USAGE : STATUS_SERVER, "%s",
-		    error_text(error));
-	status = serve(worker, signals);
+	worker.options.outstanding_max = http.calls;
+	program_start(&worker);
+	status = serve(&worker);
 	if (status == 0)
-		(void)hwt_durable_close(durable);
+		(void)hwt_durable_close(worker.durable);
 	return status;
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hwtctl: one command to a server of queues. See man hwtctl (1). */
 #define _GNU_SOURCE
-#include "modules/durable/programs/hwtctl.h"
-
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+
+#include "modules/durable/client/call.h"
+#include "modules/durable/programs/options.h"
+
+#define PAGE "100" /* tasks of one answer, about */
+#define CURSOR_SIZE 24
 
 static const char usage[] =
     "usage: hwtctl add QUEUE [PAYLOAD | -] [--in TIME | --at WHEN] [--id ID]\n"
@@ -16,44 +21,52 @@ static const char usage[] =
     "       hwtctl cancel QUEUE ID...\n"
     "       hwtctl reschedule QUEUE ID... --in TIME | --at WHEN\n"
     "       hwtctl show QUEUE ID\n"
-    "       hwtctl list QUEUE STATE [--limit N]\n"
-    "       hwtctl dead QUEUE [list] [--limit N]\n"
-    "       hwtctl dead QUEUE replay|drop ID... | --all\n"
+    "       hwtctl list QUEUE STATE\n"
+    "       hwtctl dead QUEUE [replay ID... | drop ID...]\n"
     "       hwtctl queue QUEUE [--pause | --resume] [--running N] [--rate N]\n"
     "              [--max N] [--level fsync|memory]\n"
-    "       hwtctl stat [QUEUE]\n"
-    "       hwtctl schedule list\n"
-    "       hwtctl schedule add NAME QUEUE [PAYLOAD | -] --every TIME |\n"
-    "              --cron 'M H D M W' [--zone NAME] [--late TIME]\n"
-    "              [--attempts N] [--retry FIRST:MOST] [--expires TIME]\n"
-    "       hwtctl schedule remove NAME...\n" USAGE_SHARED
+    "       hwtctl stat [QUEUE]\n" USAGE_SHARED
     "WHEN is 2026-11-28T14:00:00Z, or @ and seconds of Unix time.\n";
 
-void
-words_add(struct words *words, const char *text)
-{
-	words_add_bytes(words, text, strlen(text));
-}
+struct program program = {.name = "hwtctl", .usage = usage};
+static struct hwt_durable *durable;
 
-void
+/* Of the options; NULL: not given. A flag has "". */
+static struct {
+	const char *in, *at, *id, *attempts, *retry, *expires, *result;
+	const char *pause, *resume, *running, *rate, *max, *level;
+} given;
+
+/* A command in the making. Texts must outlive it. */
+struct words {
+	size_t count;
+	struct durable_word word[16 + HWT_DURABLE_BATCH_MAX];
+};
+
+static void
 words_add_bytes(struct words *words, const void *bytes, size_t length)
 {
 	words->word[words->count++] = (struct durable_word){bytes, length};
 }
 
-redisReply *
-request_call(
-    const struct request *request, const char *queue, const struct words *words)
+static void
+words_add(struct words *words, const char *text)
+{
+	words_add_bytes(words, text, strlen(text));
+}
+
+static redisReply *
+request_call(const char *queue, const struct words *words)
 {
 	redisReply *reply = NULL;
-	int error = durable_call(
-	    request->durable, queue, words->word, words->count, &reply);
+	int error =
+	    durable_call(durable, queue, words->word, words->count, &reply);
 
 	if (error == 0)
 		return reply;
-	program_fail(request->program,
-	    reply != NULL && strncmp(reply->str, "ARG", 3) == 0 ? STATUS_USAGE
-								: STATUS_SERVER,
+	program_fail(reply != NULL && strncmp(reply->str, "ARG", 3) == 0
+		? STATUS_USAGE
+		: STATUS_SERVER,
 	    "%s", reply != NULL ? reply->str : error_text(error));
 }
 
@@ -68,64 +81,61 @@ now_ms(void)
 
 /* Of --at. */
 static uint64_t
-parse_when(const struct request *request)
+parse_when(void)
 {
 	struct tm tm = {.tm_sec = 0};
 	const char *end;
 
-	if (request->at[0] == '@')
-		return 1000 *
-		    parse_number(request->program, request->at + 1, 0,
-			UINT64_C(1) << 40);
-	end = strptime(request->at, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	if (given.at[0] == '@')
+		return 1000 * parse_number(given.at + 1, 0, UINT64_C(1) << 40);
+	end = strptime(given.at, "%Y-%m-%dT%H:%M:%SZ", &tm);
 	if (end == NULL || *end != '\0' || timegm(&tm) < 0)
-		program_fail(request->program, STATUS_USAGE,
+		program_fail(STATUS_USAGE,
 		    "'%s' is not a time as 2026-11-28T14:00:00Z or @1795874400",
-		    request->at);
+		    given.at);
 	return 1000 * (uint64_t)timegm(&tm);
 }
 
-bool
-request_due(const struct request *request, struct words *words)
+static bool
+request_due(struct words *words)
 {
 	static char text[24];
 
-	if ((request->in != NULL) == (request->at != NULL))
+	if ((given.in != NULL) == (given.at != NULL))
 		return false;
 	(void)snprintf(text, sizeof(text), "%llu",
-	    (unsigned long long)(request->in != NULL
-		    ? parse_time(request->program, request->in) / HWT_MS(1)
-		    : parse_when(request)));
-	words_add(words, request->in != NULL ? "IN" : "DUE");
+	    (unsigned long long)(given.in != NULL
+		    ? parse_time(given.in) / HWT_MS(1)
+		    : parse_when()));
+	words_add(words, given.in != NULL ? "IN" : "DUE");
 	words_add(words, text);
 	return true;
 }
 
 static char *
-read_input(const struct request *request, size_t *length)
+read_input(size_t *length)
 {
 	char *bytes = malloc(HWT_DURABLE_PAYLOAD_MAX + 1);
 
 	if (bytes == NULL)
-		program_fail(request->program, STATUS_USAGE, "no memory");
+		program_fail(STATUS_USAGE, "no memory");
 	*length = fread(bytes, 1, HWT_DURABLE_PAYLOAD_MAX + 1, stdin);
 	if (ferror(stdin) || *length > HWT_DURABLE_PAYLOAD_MAX)
-		program_fail(request->program, STATUS_USAGE,
+		program_fail(STATUS_USAGE,
 		    "standard input cannot be read, or is longer than 1 MiB");
 	return bytes;
 }
 
-char *
-request_payload(
-    const struct request *request, const char *argument, size_t *length)
+static char *
+request_payload(const char *argument, size_t *length)
 {
 	char *copy;
 
 	if (argument != NULL && strcmp(argument, "-") == 0)
-		return read_input(request, length);
+		return read_input(length);
 	copy = strdup(argument != NULL ? argument : "");
 	if (copy == NULL)
-		program_fail(request->program, STATUS_USAGE, "no memory");
+		program_fail(STATUS_USAGE, "no memory");
 	*length = strlen(copy);
 	return copy;
 }
@@ -149,53 +159,50 @@ static const char *const states[] = {
 
 /* The words of it that are options of HWT.ADD. */
 static void
-fill_task(const struct request *request, struct hwt_durable_task *task)
+fill_task(struct hwt_durable_task *task)
 {
-	const struct program *program = request->program;
-
-	if (request->in != NULL && request->at != NULL)
-		program_usage(program);
-	if (request->in != NULL)
-		task->delay_ns = parse_time(program, request->in);
-	if (request->at != NULL) {
-		uint64_t due_ms = parse_when(request);
+	if (given.in != NULL && given.at != NULL)
+		program_usage();
+	if (given.in != NULL)
+		task->delay_ns = parse_time(given.in);
+	if (given.at != NULL) {
+		uint64_t due_ms = parse_when();
 
 		if (due_ms > now_ms() + HWT_DURABLE_DELAY_MAX / HWT_MS(1))
-			program_fail(program, STATUS_USAGE,
-			    "'%s' is more than 10 years from now", request->at);
+			program_fail(STATUS_USAGE,
+			    "'%s' is more than 10 years from now", given.at);
 		task->due_unix_ns = due_ms * HWT_MS(1);
 		task->flags = HWT_DURABLE_AT;
 	}
-	if (request->attempts != NULL)
+	if (given.attempts != NULL)
 		task->max_attempts = (uint32_t)parse_number(
-		    program, request->attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
-	if (request->retry != NULL)
-		parse_retry(program, request->retry, &task->retry_first_ns,
-		    &task->retry_most_ns);
-	if (request->expires != NULL)
-		task->expires_ns = parse_time(program, request->expires);
-	if (request->result != NULL)
-		task->result_ns = parse_time(program, request->result);
+		    given.attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
+	if (given.retry != NULL)
+		parse_retry(
+		    given.retry, &task->retry_first_ns, &task->retry_most_ns);
+	if (given.expires != NULL)
+		task->expires_ns = parse_time(given.expires);
+	if (given.result != NULL)
+		task->result_ns = parse_time(given.result);
 }
 
 static int
-run_add(struct request *request)
+run_add(int argc, char **argv)
 {
-	struct hwt_durable_task task = {.queue = request->argv[0]};
-	char *payload =
-	    request_payload(request, request->argv[1], &task.payload_length);
+	struct hwt_durable_task task = {.queue = argv[0]};
+	char *payload = request_payload(argv[1], &task.payload_length);
 	int error, result = 0;
 
+	(void)argc;
 	task.payload = payload;
-	task.id = request->id != NULL ? request->id : random_id();
+	task.id = given.id != NULL ? given.id : random_id();
 	task.id_length = strlen(task.id);
-	fill_task(request, &task);
-	error = hwt_durable_add(request->durable, 1, &task, &result);
+	fill_task(&task);
+	error = hwt_durable_add(durable, 1, &task, &result);
 	free(payload);
 	if (error != 0)
-		program_fail(request->program,
-		    error == -EINVAL ? STATUS_USAGE : STATUS_SERVER, "%s: %s",
-		    task.id, error_text(error));
+		program_fail(error == -EINVAL ? STATUS_USAGE : STATUS_SERVER,
+		    "%s: %s", task.id, error_text(error));
 	printf("%s\n", task.id);
 	if (result != 0)
 		(void)fprintf(stderr,
@@ -206,18 +213,18 @@ run_add(struct request *request)
 	    : 0;
 }
 
-int
-request_each_id(const struct request *request, const char *queue,
-    struct words *words, char **ids, int count, const char *refused)
+static int
+request_each_id(const char *queue, struct words *words, char **ids, int count,
+    const char *refused)
 {
 	redisReply *reply;
 	int i, status = 0;
 
 	if (count == 0 || count > HWT_DURABLE_BATCH_MAX)
-		program_usage(request->program);
+		program_usage();
 	for (i = 0; i < count; i++)
 		words_add(words, ids[i]);
-	reply = request_call(request, queue, words);
+	reply = request_call(queue, words);
 	for (i = 0; i < count; i++) {
 		if (reply->element[i]->integer == 1)
 			continue;
@@ -231,30 +238,28 @@ request_each_id(const struct request *request, const char *queue,
 }
 
 static int
-run_cancel(struct request *request)
+run_cancel(int argc, char **argv)
 {
 	struct words words = {.count = 0};
 
 	words_add(&words, "HWT.CANCEL");
-	return request_each_id(request, request->argv[0], &words,
-	    request->argv + 1, request->argc - 1,
+	return request_each_id(argv[0], &words, argv + 1, argc - 1,
 	    "there is no such task, or it has ended");
 }
 
 static int
-run_reschedule(struct request *request)
+run_reschedule(int argc, char **argv)
 {
 	struct words words = {.count = 0};
 
 	words_add(&words, "HWT.RESCHEDULE");
-	if (!request_due(request, &words))
-		program_usage(request->program);
-	return request_each_id(request, request->argv[0], &words,
-	    request->argv + 1, request->argc - 1,
+	if (!request_due(&words))
+		program_usage();
+	return request_each_id(argv[0], &words, argv + 1, argc - 1,
 	    "there is no such task, or it has ended");
 }
 
-void
+static void
 print_time(const char *name, long long ms)
 {
 	time_t seconds = (time_t)(ms / 1000);
@@ -267,18 +272,19 @@ print_time(const char *name, long long ms)
 }
 
 static int
-run_show(struct request *request)
+run_show(int argc, char **argv)
 {
 	struct words words = {.count = 0};
 	redisReply *reply;
 	size_t i;
 
+	(void)argc;
 	words_add(&words, "HWT.GET");
-	words_add(&words, request->argv[1]);
-	reply = request_call(request, request->argv[0], &words);
+	words_add(&words, argv[1]);
+	reply = request_call(argv[0], &words);
 	if (reply->type != REDIS_REPLY_ARRAY)
-		program_fail(request->program, STATUS_NO,
-		    "there is no such task, or it is forgotten");
+		program_fail(
+		    STATUS_NO, "there is no such task, or it is forgotten");
 	for (i = 0; i + 1 < reply->elements; i += 2) {
 		const redisReply *name = reply->element[i];
 		const redisReply *value = reply->element[i + 1];
@@ -297,129 +303,291 @@ run_show(struct request *request)
 	return 0;
 }
 
-/* Letters of the options that each takes; the least and most of what follows
- * it. */
-static const struct {
-	const char *name, *options;
-	int least, most;
-	int (*run)(struct request *request);
-} commands[] = {
-    {"add", "iawrefk", 1, 2, run_add},
-    {"cancel", "", 2, 1 + HWT_DURABLE_BATCH_MAX, run_cancel},
-    {"reschedule", "iw", 2, 1 + HWT_DURABLE_BATCH_MAX, run_reschedule},
-    {"show", "", 2, 2, run_show},
-    {"list", "l", 2, 2, run_list},
-    {"dead", "lo", 1, 2 + HWT_DURABLE_BATCH_MAX, run_dead},
-    {"queue", "pungmv", 1, 1, run_queue},
-    {"stat", "", 0, 1, run_stat},
-    {"schedule", "yczhare", 1, 1 + HWT_DURABLE_BATCH_MAX, run_schedule},
-};
-
-static const struct option known[] = {
-    OPTIONS_SHARED,
-    {"id", required_argument, NULL, 'k'},
-    {"in", required_argument, NULL, 'i'},
-    {"at", required_argument, NULL, 'w'},
-    {"attempts", required_argument, NULL, 'a'},
-    {"retry", required_argument, NULL, 'r'},
-    {"expires", required_argument, NULL, 'e'},
-    {"result", required_argument, NULL, 'f'},
-    {"limit", required_argument, NULL, 'l'},
-    {"all", no_argument, NULL, 'o'},
-    {"pause", no_argument, NULL, 'p'},
-    {"resume", no_argument, NULL, 'u'},
-    {"running", required_argument, NULL, 'n'},
-    {"rate", required_argument, NULL, 'g'},
-    {"max", required_argument, NULL, 'm'},
-    {"level", required_argument, NULL, 'v'},
-    {"every", required_argument, NULL, 'y'},
-    {"cron", required_argument, NULL, 'c'},
-    {"zone", required_argument, NULL, 'z'},
-    {"late", required_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
-/* Where the value of an option goes. */
-static const char **
-place_of(struct request *request, int option)
+/* Id, time and attempt; the reason of a dead letter. */
+static void
+print_task(const redisReply *task)
 {
-	const struct {
-		int option;
-		const char **place;
-	} places[] = {
-	    {'k', &request->id},
-	    {'i', &request->in},
-	    {'w', &request->at},
-	    {'a', &request->attempts},
-	    {'r', &request->retry},
-	    {'e', &request->expires},
-	    {'f', &request->result},
-	    {'l', &request->limit},
-	    {'n', &request->running},
-	    {'g', &request->rate},
-	    {'m', &request->max},
-	    {'v', &request->level},
-	    {'y', &request->every},
-	    {'c', &request->cron},
-	    {'z', &request->zone},
-	    {'h', &request->late},
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		if (places[i].option == option)
-			return places[i].place;
+	print_bytes(stdout, task->element[0]->str, task->element[0]->len);
+	if (task->element[1]->integer > 0)
+		print_time("\t", task->element[1]->integer);
+	else
+		printf("\t-");
+	printf("\t%lld", task->element[2]->integer);
+	if (task->elements > 3) {
+		(void)putchar('\t');
+		print_bytes(
+		    stdout, task->element[3]->str, task->element[3]->len);
 	}
-	return NULL;
+	(void)putchar('\n');
+}
+
+/* Tasks that change their state meanwhile may be missed, or come twice. */
+static void
+print_list(const char *queue, const char *state)
+{
+	char cursor[CURSOR_SIZE] = "0";
+
+	do {
+		struct words words = {.count = 0};
+		redisReply *reply;
+		size_t i;
+
+		words_add(&words, "HWT.LIST");
+		words_add(&words, state);
+		words_add(&words, cursor);
+		words_add(&words, PAGE);
+		reply = request_call(queue, &words);
+		for (i = 0; i < reply->element[1]->elements; i++)
+			print_task(reply->element[1]->element[i]);
+		(void)snprintf(
+		    cursor, sizeof(cursor), "%s", reply->element[0]->str);
+		freeReplyObject(reply);
+	} while (strcmp(cursor, "0") != 0);
+}
+
+static int
+run_list(int argc, char **argv)
+{
+	(void)argc;
+	print_list(argv[0], argv[1]);
+	return 0;
+}
+
+static int
+run_dead(int argc, char **argv)
+{
+	struct words words = {.count = 0};
+
+	if (argc == 1) {
+		print_list(argv[0], "dead");
+		return 0;
+	}
+	if (strcmp(argv[1], "replay") != 0 && strcmp(argv[1], "drop") != 0)
+		program_usage();
+	words_add(&words, "HWT.DEAD");
+	words_add(&words, argv[1]);
+	return request_each_id(argv[0], &words, argv + 2, argc - 2,
+	    "there is no such dead letter");
 }
 
 static void
-parse(struct request *request, const char *allowed, int argc, char **argv)
+print_pairs(const redisReply *reply)
 {
-	const char **place;
+	size_t i;
+
+	for (i = 0; i + 1 < reply->elements; i += 2) {
+		const redisReply *value = reply->element[i + 1];
+
+		printf("%-20s ", reply->element[i]->str);
+		if (value->type == REDIS_REPLY_INTEGER)
+			printf("%lld\n", value->integer);
+		else
+			printf("%s\n", value->str);
+	}
+}
+
+static void
+add_limit(struct words *words, const char *name, const char *value)
+{
+	if (value == NULL)
+		return;
+	(void)parse_number(value, 0, 1000000000);
+	words_add(words, name);
+	words_add(words, value);
+}
+
+static int
+run_queue(int argc, char **argv)
+{
+	struct words words = {.count = 0};
+	redisReply *reply;
+
+	(void)argc;
+	if (given.pause != NULL && given.resume != NULL)
+		program_usage();
+	words_add(&words, "HWT.QUEUE");
+	if (given.pause != NULL || given.resume != NULL)
+		words_add(&words, given.pause != NULL ? "PAUSE" : "RESUME");
+	add_limit(&words, "RUNNING", given.running);
+	add_limit(&words, "RATE", given.rate);
+	add_limit(&words, "MAX", given.max);
+	if (given.level != NULL) {
+		words_add(&words, "LEVEL");
+		words_add(&words, given.level);
+	}
+	reply = request_call(argv[0], &words);
+	print_pairs(reply);
+	freeReplyObject(reply);
+	return 0;
+}
+
+static redisReply *
+read_stat(const char *queue)
+{
+	struct words words = {.count = 0};
+
+	words_add(&words, "HWT.STAT");
+	return request_call(queue, &words);
+}
+
+/* The queue that a key is for, {SPACE:QUEUE}, without its end; NULL: another
+ * space's. */
+static char *
+queue_of_key(const redisReply *key)
+{
+	const char *space = durable_space(durable);
+	size_t before = strlen(space) + 2;
+
+	if (key->len < before + 2 || key->str[0] != '{' ||
+	    memcmp(key->str + 1, space, before - 2) != 0 ||
+	    key->str[before - 1] != ':' || key->str[key->len - 1] != '}')
+		return NULL;
+	key->str[key->len - 1] = '\0';
+	return key->str + before;
+}
+
+static int
+print_queues(void *ctx, const redisReply *reply)
+{
+	char *queue, *cursor = ctx;
+	redisReply *stat;
+	size_t i, j;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+		program_fail(STATUS_SERVER, "HWT.QUEUES: %s",
+		    reply->type == REDIS_REPLY_ERROR ? reply->str : "no list");
+	(void)snprintf(cursor, CURSOR_SIZE, "%s", reply->element[0]->str);
+	for (i = 0; i < reply->element[1]->elements; i++) {
+		queue = queue_of_key(reply->element[1]->element[i]);
+		if (queue == NULL)
+			continue;
+		stat = read_stat(queue);
+		printf("%-24s", queue);
+		for (j = 1; j < 12 && j < stat->elements; j += 2)
+			printf(" %10lld", stat->element[j]->integer);
+		(void)putchar('\n');
+		freeReplyObject(stat);
+	}
+	return 0;
+}
+
+static int
+run_stat(int argc, char **argv)
+{
+	char cursor[CURSOR_SIZE] = "0";
+	redisReply *reply;
+	int error;
+
+	if (argc > 0) {
+		reply = read_stat(argv[0]);
+		print_pairs(reply);
+		freeReplyObject(reply);
+		return 0;
+	}
+	printf("%-24s %10s %10s %10s %10s %10s %10s\n", "queue", "waiting",
+	    "due", "running", "done", "dead", "cancelled");
+	do {
+		const struct durable_word words[] = {
+		    {"HWT.QUEUES", 10}, {cursor, strlen(cursor)}, {"500", 3}};
+
+		error =
+		    durable_call_each(durable, words, 3, print_queues, cursor);
+		if (error != 0)
+			program_fail(STATUS_SERVER, "%s", error_text(error));
+	} while (strcmp(cursor, "0") != 0);
+	return 0;
+}
+
+/* The least and most of what follows it. */
+static const struct command {
+	const char *name;
+	int least, most;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+    {"add", 1, 2, run_add},
+    {"cancel", 2, 1 + HWT_DURABLE_BATCH_MAX, run_cancel},
+    {"reschedule", 2, 1 + HWT_DURABLE_BATCH_MAX, run_reschedule},
+    {"show", 2, 2, run_show},
+    {"list", 2, 2, run_list},
+    {"dead", 1, 2 + HWT_DURABLE_BATCH_MAX, run_dead},
+    {"queue", 1, 1, run_queue},
+    {"stat", 0, 1, run_stat},
+};
+
+/* Where the value goes, and which commands take it. */
+static const struct {
+	const char *name;
+	int argument;
+	const char **value;
+	const char *commands;
+} options[] = {
+    {"in", required_argument, &given.in, "add reschedule"},
+    {"at", required_argument, &given.at, "add reschedule"},
+    {"id", required_argument, &given.id, "add"},
+    {"attempts", required_argument, &given.attempts, "add"},
+    {"retry", required_argument, &given.retry, "add"},
+    {"expires", required_argument, &given.expires, "add"},
+    {"result", required_argument, &given.result, "add"},
+    {"pause", no_argument, &given.pause, "queue"},
+    {"resume", no_argument, &given.resume, "queue"},
+    {"running", required_argument, &given.running, "queue"},
+    {"rate", required_argument, &given.rate, "queue"},
+    {"max", required_argument, &given.max, "queue"},
+    {"level", required_argument, &given.level, "queue"},
+};
+
+#define OPTIONS (sizeof(options) / sizeof(*options))
+#define SHARED (sizeof(shared) / sizeof(*shared))
+#define FIRST 256 /* beyond the letters of shared ones */
+
+/* Reads all options; the rest is from optind on. */
+static void
+parse(const char *command, int argc, char **argv)
+{
+	static const struct option shared[] = {OPTIONS_SHARED};
+	struct option known[SHARED + OPTIONS + 1] = {{.name = NULL}};
+	size_t i;
 	int option;
 
+	memcpy(known, shared, sizeof(shared));
+	for (i = 0; i < OPTIONS; i++)
+		known[SHARED + i] = (struct option){
+		    options[i].name, options[i].argument, NULL, FIRST + (int)i};
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (option_is_shared(request->program, option, optarg))
+		if (option_is_shared(option, optarg))
 			continue;
-		if (option == '?' || strchr(allowed, option) == NULL)
-			program_usage(request->program);
-		place = place_of(request, option);
-		if (place != NULL)
-			*place = optarg;
-		request->pause |= option == 'p';
-		request->resume |= option == 'u';
-		request->all |= option == 'o';
+		if (option < FIRST ||
+		    strstr(options[option - FIRST].commands, command) == NULL)
+			program_usage();
+		*options[option - FIRST].value = optarg != NULL ? optarg : "";
 	}
-	request->argc = argc - optind;
-	request->argv = argv + optind;
 }
 
 int
 main(int argc, char **argv)
 {
-	struct program program = {.name = "hwtctl", .usage = usage};
-	struct request request = {.program = &program};
-	const size_t count = sizeof(commands) / sizeof(*commands);
-	size_t i = 0;
+	const struct command *command = commands;
 	int status;
 
 	if (argc < 2 || argv[1][0] == '-') {
-		parse(&request, "", argc, argv);
-		program_usage(&program);
+		parse("-", argc, argv);
+		program_usage();
 	}
-	while (i < count && strcmp(argv[1], commands[i].name) != 0)
-		i++;
-	if (i == count)
-		program_usage(&program);
-	parse(&request, commands[i].options, argc - 1, argv + 1);
-	if (request.argc < commands[i].least || request.argc > commands[i].most)
-		program_usage(&program);
-	request.durable = program_open(&program);
-	status = commands[i].run(&request);
-	(void)hwt_durable_close(request.durable);
+	while (strcmp(argv[1], command->name) != 0) {
+		if (++command ==
+		    commands + sizeof(commands) / sizeof(*commands))
+			program_usage();
+	}
+	argc--, argv++;
+	parse(command->name, argc, argv);
+	argc -= optind, argv += optind;
+	if (argc < command->least || argc > command->most)
+		program_usage();
+	durable = program_open();
+	status = command->run(argc, argv);
+	(void)hwt_durable_close(durable);
 	if (fflush(stdout) != 0)
-		program_fail(&program, STATUS_SERVER, "standard output: %s",
-		    strerror(errno));
+		program_fail(
+		    STATUS_SERVER, "standard output: %s", strerror(errno));
 	return status;
 }

@@ -38,26 +38,25 @@ enum {
 	"  --timeout TIME         of a call (5s)\n"                         \
 	"A TIME is a number and ms, s, m, h or d.\n"
 
+/* Each program has one. */
 struct program {
 	const char *name, *usage;
 	struct hwt_durable_options connect;
 };
+extern struct program program;
 
 /* Whether it was one of the above, which is done then. */
-bool option_is_shared(
-    struct program *program, int option, const char *argument);
+bool option_is_shared(int option, const char *argument);
 
 /* These end the program. */
-void program_fail(const struct program *program, int status, const char *format,
-    ...) __attribute__((noreturn, format(printf, 3, 4)));
-void program_usage(const struct program *program) __attribute__((noreturn));
-uint64_t parse_number(const struct program *program, const char *text,
-    uint64_t least, uint64_t most);
-uint64_t parse_time(const struct program *program, const char *text);
+void program_fail(int status, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
+void program_usage(void) __attribute__((noreturn));
+uint64_t parse_number(const char *text, uint64_t least, uint64_t most);
+uint64_t parse_time(const char *text);
 /* FIRST:MOST. */
-void parse_retry(const struct program *program, const char *text,
-    uint64_t *first_ns, uint64_t *most_ns);
-struct hwt_durable *program_open(const struct program *program);
+void parse_retry(const char *text, uint64_t *first_ns, uint64_t *most_ns);
+struct hwt_durable *program_open(void);
 
 /* A sentence about an error of hwt_durable. */
 const char *error_text(int error);
@@ -65,9 +64,28 @@ const char *error_text(int error);
 /* Bytes that are no printable ASCII, and backslashes, as \xHH. */
 void print_bytes(FILE *to, const char *bytes, size_t length);
 
-/* Workers. SIGTERM and SIGINT are blocked from here on, and read from the
- * descriptor that this returns. */
-int program_block_signals(const struct program *program);
-void program_wait(int fd);
+/* What hwt-exec and hwt-http have besides. */
+#define OPTIONS_WORKER                                    \
+	{"queue", required_argument, NULL, 'Q'},          \
+	    {"visibility", required_argument, NULL, 'I'}, \
+	{                                                 \
+		"grace", required_argument, NULL, 'G'     \
+	}
+
+#define USAGE_WORKER                                                     \
+	"  --visibility TIME      of a lease, which is extended (30s)\n" \
+	"  --grace TIME           at SIGTERM, for what runs (30s)\n"
+
+struct program_worker {
+	struct hwt_durable_worker_options options;
+	uint64_t grace_ns;
+	struct hwt_durable *durable;
+	struct hwt_durable_worker *worker;
+	int signals; /* SIGTERM and SIGINT are read from it, and blocked */
+};
+
+bool option_is_worker(
+    struct program_worker *worker, int option, const char *argument);
+void program_start(struct program_worker *worker);
 
 #endif
