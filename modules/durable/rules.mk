@@ -40,7 +40,7 @@ durable_shared := $(filter-out $(foreach p,hwtctl hwt-exec hwt-http, \
 	$(wildcard $(durable_folder)/programs/*.c))
 durable_own = $(if $(filter hwtd,$1),$(durable_hwtd), \
 	$(wildcard $(durable_folder)/programs/$1.c \
-	$(durable_folder)/programs/$1-*.c)) $(durable_shared)
+	$(durable_folder)/programs/$1-*.c) $(durable_shared))
 durable_libs_hwtd := -lmicrohttpd
 durable_libs_hwt-http := -lcurl -lcrypto
 $(foreach w,plain clang asan tsan cov,$(durable_bin:%=build/$w/%)): build/%: \
