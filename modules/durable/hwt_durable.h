@@ -81,7 +81,8 @@
  *              nothing has happened
  * -EIO         the store of "file:DIR" has failed, for good; what was not
  *              acknowledged may be stored or not
- * -ENOMEM, -ESHUTDOWN   no memory; the timer was stopped
+ * -ENOMEM, -ESHUTDOWN, -ENOBUFS   no memory; the timer was stopped; it has its
+ *              most pending timeouts
  */
 #ifndef HWT_DURABLE_H
 #define HWT_DURABLE_H
@@ -209,6 +210,8 @@ enum hwt_durable_state {
  * are stored together or not at all; others may differ. Returns 0 if no result
  * is an error, otherwise the first one that is not -ECANCELED. results may be
  * NULL.
+ * -EINVAL  also: count is too great, or the payloads have more than 64 MiB
+ *          together; then results are not written
  */
 int hwt_durable_add(struct hwt_durable *durable, size_t count,
     const struct hwt_durable_task *tasks, int *results);

@@ -34,6 +34,7 @@ struct round {
 	struct part part[PARTS_MAX];
 	size_t parts;
 	uint64_t sent_ns;
+	uint64_t log_ns; /* until then, errors are not logged again */
 	bool failed;
 };
 
@@ -307,24 +308,21 @@ part_end(struct round *round, struct part *part, const struct call *call)
 	round->failed |= !good;
 }
 
-/* With the lock. */
 static void
-round_log(const struct round *round, struct hwt_durable_worker *worker)
+round_log(struct round *round, const struct hwt_durable_worker *worker)
 {
+	uint64_t now_ns = boot_now_ns();
 	size_t i;
 
-	if (round->failed && boot_now_ns() < worker->log_ns)
-		return;
-	for (i = 0; round->failed && i < round->parts; i++) {
+	for (i = 0; now_ns >= round->log_ns && i < round->parts; i++) {
 		if (round->call[i].error == 0)
 			continue;
-		worker->log_ns = boot_now_ns() + LOG_NS;
+		round->log_ns = now_ns + LOG_NS;
 		durable_log(worker->durable,
 		    "%s: outcomes of the queue %s are not taken, and are "
 		    "tried again: %s",
 		    worker->name, round->part[i].queue->name,
 		    strerror(-round->call[i].error));
-		return;
 	}
 }
 
@@ -343,10 +341,10 @@ round_run(struct round *round, struct hwt_durable_worker *worker)
 		part_build(&round->part[i], &round->call[i]);
 	round->sent_ns = boot_now_ns();
 	call_run(worker->durable, round->call, round->parts);
+	round_log(round, worker);
 	(void)pthread_mutex_lock(&worker->lock);
 	for (i = 0; i < round->parts; i++)
 		part_end(round, &round->part[i], &round->call[i]);
-	round_log(round, worker);
 	for (i = 0; i < round->parts; i++)
 		call_free(&round->call[i]);
 	if (!round->failed)

@@ -16,6 +16,7 @@
 #include "sys/valid.h"
 
 #define SECOND_NS UINT64_C(1000000000)
+#define ADD_BYTES_MAX ((size_t)64 << 20) /* hwtd takes commands of 80 MiB */
 
 bool
 name_is_valid(const char *name, size_t most)
@@ -266,6 +267,7 @@ hwt_durable_add(struct hwt_durable *durable, size_t count,
     const struct hwt_durable_task *tasks, int *results)
 {
 	int own[HWT_DURABLE_BATCH_MAX];
+	size_t bytes = 0, i;
 
 	if (durable == NULL || count > HWT_DURABLE_BATCH_MAX ||
 	    (count > 0 && tasks == NULL))
@@ -274,6 +276,10 @@ hwt_durable_add(struct hwt_durable *durable, size_t count,
 		return -EOWNERDEAD;
 	if (count == 0)
 		return 0;
+	for (i = 0; i < count && bytes <= ADD_BYTES_MAX; i++)
+		bytes += tasks[i].payload_length;
+	if (count > 1 && bytes > ADD_BYTES_MAX)
+		return -EINVAL;
 	return add_all(durable, count, tasks, results != NULL ? results : own);
 }
 

@@ -121,7 +121,6 @@ struct hwt_durable_worker {
 	struct attempts ended;
 	unsigned takers; /* threads */
 	bool extend_due, stopping, over;
-	uint64_t log_ns; /* not before this is a failed round logged again */
 };
 
 uint64_t boot_now_ns(void);
