@@ -608,6 +608,23 @@ class InServer(Hosted, unittest.TestCase):
         self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
         self.assertEqual(self.client.call('PING'), b'PONG')
 
+    def test_any_bytes_harm_nobody(self):
+        seed = random.randrange(10**6)
+        chance = random.Random(seed)
+        words = [b'HWT.ADD', b'HWT.TAKE', b'q', b'IN', b'0', b'TASKS', b'a',
+                 b'w', b'BLOCK', b'HWT.DEAD', b'LIST', b'INFO', b'AUTH']
+        for _ in range(150):
+            some = [chance.choice(words) for _ in range(chance.randrange(9))]
+            data = bytearray(b'*%d\r\n' % len(some) + b''.join(
+                b'$%d\r\n%s\r\n' % (len(word), word) for word in some))
+            for _ in range(chance.randrange(4)):
+                data[chance.randrange(len(data))] = chance.choice(
+                    b'\0\r\n$*-1999')
+            with socket.create_connection(('127.0.0.1', self.host.port)) as s:
+                s.sendall(data * chance.choice([1, 1, 50]))
+            self.assertIsNone(self.host.process.poll(), f'seed {seed}: {data}')
+        self.assertEqual(self.client.call('PING'), b'PONG')
+
     def test_a_second_server_of_the_folder_is_refused(self):
         other = subprocess.run(
             [BUILD + '/hwtd', '--data', self.host.folder + '/data',
@@ -735,6 +752,13 @@ class InServer(Hosted, unittest.TestCase):
             except Error:
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.1)
+        # The log begins anew after 16 MiB.
+        for i in range(0, 800, 40):
+            client.call('HWT.ADD', 'other', 'IN', 0, 'TASKS',
+                        *[word for j in range(40)
+                          for word in (i + j, 'x' * 60000)])
+        self.assertLess(os.path.getsize(host.folder + '/data/tasks.db-wal'),
+                        32 << 20)
         host.kill()
         host.start()
         client = host.connect()
