@@ -257,6 +257,8 @@ class Paths:
         self.ask('PUT', MAIL + 'a?in=0', 'x')
         self.ask('PUT', MAIL + 'b?in=100000', 'x')
         take(self.client, KEY)
+        self.ask('PUT', MAIL + 'c?in=0', 'x')
+        time.sleep(0.2)
         answer = self.ask('GET', '/metrics')
         self.assertTrue(answer.headers['Content-Type'].startswith(
             'text/plain; version=0.0.4'))
@@ -280,10 +282,13 @@ class Paths:
                 self.assertNotIn(match.groups()[:2], samples)
                 samples[match.groups()[:2]] = float(match[3])
         self.assertEqual(set(kinds), helped)
-        for state, count in (('running', 1), ('waiting', 1), ('due', 0)):
+        for state, count in (('running', 1), ('waiting', 1), ('due', 1)):
             self.assertEqual(samples[
                 'hwt_durable_tasks', f'queue="mail",state="{state}"'], count)
-        self.assertEqual(samples['hwt_durable_added_total', 'queue="mail"'], 2)
+        self.assertEqual(samples['hwt_durable_added_total', 'queue="mail"'], 3)
+        late = samples['hwt_durable_late_seconds', 'queue="mail"']
+        self.assertGreaterEqual(late, 0.2)
+        self.assertLess(late, 60)
         if shutil.which('promtool'):
             subprocess.run(['promtool', 'check', 'metrics'], check=True,
                            input=answer.text.encode(), capture_output=True)
@@ -384,6 +389,9 @@ class InRedis(Paths, unittest.TestCase):
             self.assertIn('the engine', answer.json['error'])
         self.hosts[0].start()
         self.assertEqual(self.ask('GET', '/health').status, 200)
+        # Nobody has noticed that it was gone.
+        self.hosts[0].kill()
+        self.hosts[0].start()
         self.assertEqual(self.ask('PUT', MAIL + 'a?in=0', 'x').status, 201)
         self.client = self.hosts[0].connect()
 

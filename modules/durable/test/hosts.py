@@ -605,6 +605,7 @@ class InServer(Hosted, unittest.TestCase):
         self.assertTrue(self.raw(b'*1000000000\r\n'))
         self.assertTrue(self.raw(b'*2\r\n$99999999999\r\n'))
         self.assertTrue(self.raw(b'*1\r\n:5\r\n'))
+        self.assertTrue(self.raw(b'*' + b'1' * 100))
         self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
         self.assertEqual(self.client.call('PING'), b'PONG')
 
@@ -923,6 +924,9 @@ class InServer(Hosted, unittest.TestCase):
                 stored += 1
         self.assertTrue(str(caught.exception).startswith('FULL'))
         self.assertGreater(stored, 50)
+        # The reserve is for what ends tasks.
+        with self.assertRaises(Error):
+            client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'small', 'x')
         self.assertEqual(client.pairs('HWT.STAT', 'q')['added-total'], stored)
         done = 0
         while done < stored:
