@@ -139,7 +139,8 @@ $(if $(PYTHONDIR),$(foreach f,$(notdir $(call each,$1,python)), \
 	rm -f '$(python)/__pycache__/$(f:py=)'*; )) \
 rmdir $(addprefix '$(lib)'/,$(sort $(dir $(call each,$1,fill)))) \
 	$(if $(call each,$1,unit),'$(unit)' "$$(dirname '$(unit)')") \
-	'$(lib)/cmake' '$(lib)/hwt' '$(man)'/man[1-9] '$(python)/__pycache__' 2>/dev/null; \
+	'$(lib)/cmake' '$(lib)/hwt' '$(man)'/man[1-9] '$(python)/__pycache__' \
+	2>/dev/null; \
 find '$(doc)' -depth -type d -empty -delete 2>/dev/null; \
 echo "  removed $$(echo "$$removed" | grep -c .) files of" \
 	'$(if $(filter hwt,$1),hwt,$1) from $(DESTDIR)$(PREFIX)'

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Orders that are closed if nobody pays for them in time: what make demo-durable
- * runs.
+ * Orders that are closed if nobody pays for them in time: make demo-durable.
  *
- *   orders shop SERVERS SECONDS     takes orders: each is to be closed soon, and
- *                                   for every other one that is cancelled, since
- *                                   it was paid. Prints "due ID" for those that
- *                                   must be closed, and "paid ID" for the rest.
- *   orders close SERVERS            closes them until SIGTERM: prints "closed ID
- *                                   ATTEMPT"
+ *   orders shop SERVERS SECONDS
+ *       takes orders: each is to be closed soon, and for every other one that
+ *       is cancelled, since it was paid. Prints "due ID" for those that must be
+ *       closed, and "paid ID" for the rest.
+ *   orders close SERVERS
+ *       closes them until SIGTERM: prints "closed ID ATTEMPT"
  */
 #include <errno.h>
 #include <signal.h>
@@ -31,8 +30,8 @@ nap_ms(long ms)
 	(void)nanosleep(&span, NULL);
 }
 
-/* A call that is uncertain, or that has not reached the server, is repeated with
- * the same id until it has an answer. */
+/* A call that is uncertain, or that has not reached the server, is repeated
+ * with the same id until it has an answer. */
 static int
 is_to_be_repeated(int error)
 {

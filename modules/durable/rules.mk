@@ -70,6 +70,19 @@ build/plain/$(durable_test)/faults.o: own = -fPIC -fvisibility=default
 build/plain/faults.so: build/plain/$(durable_test)/faults.o
 	$(call say,LD)
 	$(Q)$(link) -shared -o $@ $^
+
+# With the functions of the system under other names, to make them fail.
+durable_support := test/spec/support.c test/script.c
+durable_wrapped := $(sort $(shell sed -n \
+	-e 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
+	-e 's/^WRAP.[a-z *]*, \([a-z_]*\),.*/\1/p' $(durable_support)))
+build/%/durable-test: private own_libs = $(durable_wrapped:%=-Wl,--wrap=%) \
+	-lcriterion $(durable_libs)
+build/%/durable-test: $$(call objects,$(wildcard $(durable_test)/spec/*.c) \
+		$(durable_support)) $$(objects_$$*) build/%/libhwt_durable.a \
+		build/%/libhwt.a
+	$(link_program)
+
 durable_client := $(durable_test)/client
 $(foreach w,plain clang asan tsan cov,build/$w/$(durable_client)): %: %.o \
 		build/$$(way)/libhwt_durable.a build/$$(way)/libhwt.a

@@ -18,12 +18,12 @@
  * nobody touches it but to take it off the list; SENT it is the leader's. The
  * caller is in call_run until all its calls are ANSWERED, so they stay.
  *
- * NO LOST WAKE. A caller sleeps only after it has seen, with the lock, that each
- * of its QUEUED calls has a node that somebody leads. Who stops leading wakes,
- * with the lock, the callers of what was answered, and of what is left in the
- * list one that sleeps: it leads, since it looks at all its calls again. If none
- * of them sleeps, each looks before it does. A leader that has QUEUED calls at
- * other nodes that nobody leads wakes a sleeper for these before it begins,
+ * NO LOST WAKE. A caller sleeps only after it has seen, with the lock, that
+ * each of its QUEUED calls has a node that somebody leads. Who stops leading
+ * wakes, with the lock, the callers of what was answered, and of what is left in
+ * the list one that sleeps: it leads, since it looks at all its calls again. If
+ * none of them sleeps, each looks before it does. A leader that has QUEUED calls
+ * at other nodes that nobody leads wakes a sleeper for these before it begins,
  * since it will not look for long. So: a QUEUED call at a node without leader
  * has a caller that is awake, or about to be.
  *
@@ -325,8 +325,8 @@ replicas_look(struct message *message)
 	    : 0;
 }
 
-/* WAIT has a part of the time, so that its answer comes in it; and none if there
- * are too few anyway. */
+/* WAIT has a part of the time, so that its answer comes in it; and none if
+ * there are too few anyway. */
 static void
 replicas_ask(struct message *message)
 {
@@ -427,6 +427,8 @@ message_send(struct message *message)
 		message_add(message, command);
 		message->writes |= command->writes;
 	}
+	if (message->buffer.failed)
+		return -ENOMEM;
 	if (message->buffer.length == 0)
 		return 0;
 	message->writes &= message->durable->replicas_wanted > 0;

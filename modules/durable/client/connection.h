@@ -46,8 +46,8 @@ struct connection {
 	hwt_timeout timeout; /* shuts fd down; {0}: none */
 	redisReader *reader;
 	redisReplyObjectFunctions functions; /* the reader's */
-	/* Of the reply that is being read: elements of all its arrays, and bytes
-	 * since it was begun. */
+	/* Of the reply that is being read: elements of all its arrays, and
+	 * bytes since it was begun. */
 	size_t elements, received;
 	struct address address;
 };

@@ -122,9 +122,9 @@ round_extend(struct round *round, struct taker *queue, size_t slot)
 	return slot;
 }
 
-/* It is not reported, or not any more: a stop does not wait for a server that is
- * away. Otherwise it is, whenever the server comes back: while it was away, no
- * lease has ended there. */
+/* It is not reported, or not any more: a stop does not wait for a server that
+ * is away. Otherwise it is, whenever the server comes back: while it was away,
+ * no lease has ended there. */
 static bool
 is_over(const struct attempt *attempt, uint64_t now_ns)
 {

@@ -18,8 +18,8 @@
  *
  *   WAITING --callback thread--> CALLED --it returns--> ENDED
  *                                  |                      ^
- *                                  +-- LATER --> OPEN ----+ hwt_durable_finish,
- *                                                           or its lease is lost
+ *                                  +-- LATER --> OPEN ----+
+ *                            hwt_durable_finish, or its lease is lost
  *   ENDED --finisher, when the server has answered--> freed
  *
  * A WAITING one whose lease is lost or over is ENDED, and not called. Only the
@@ -28,14 +28,15 @@
  *
  * ROOM. held + reserved is never more than outstanding_max, where reserved is
  * what takes that are under way may bring; but of several queues, a take that
- * blocks is for one task and reserves nothing, so there may be one of each more.
+ * blocks is for one task and reserves nothing, so there may be one of each
+ * more.
  *
- * ORDER OF QUEUES. A take of a queue begins only if all before it are idle: when
- * they were asked last, they had less than was asked for.
+ * ORDER OF QUEUES. A take of a queue begins only if all before it are idle:
+ * when they were asked last, they had less than was asked for.
  *
- * LOST ANSWERS. A take has a number. Until one is answered, the next take of the
- * queue has the same, and so gets what that one has taken. A finish is repeated
- * until it is answered; during a stop, until the lease is over.
+ * LOST ANSWERS. A take has a number. Until one is answered, the next take of
+ * the queue has the same, and so gets what that one has taken. A finish is
+ * repeated until it is answered; during a stop, until the lease is over.
  */
 #ifndef HWT_DURABLE_WORKER_H
 #define HWT_DURABLE_WORKER_H

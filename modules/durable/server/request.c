@@ -14,7 +14,8 @@ static enum parsed
 parse_number(const char **at, const char *end, char mark, uint64_t most,
     uint64_t *number)
 {
-	const char *line = memchr(*at, '\n', (size_t)(end - *at));
+	const char *line =
+	    *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
 	struct argument digits;
 
 	if (*at < end && **at != mark)

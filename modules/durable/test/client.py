@@ -516,8 +516,9 @@ class Fakes(Scratch):
             for words in (('add', 'q', 'a', 0, 'x'), ('cancel', 'q', 'a'),
                           ('get', 'q', 'a'), ('stat', 'q')):
                 answer = client.call(*words)
-                self.assertTrue(answer.startswith('-E') or
-                                (text[:1] in (b'$', b'*', b':')), (text, answer))
+                self.assertTrue(
+                    answer.startswith('-E') or text[:1] in (b'$', b'*', b':'),
+                    (text, answer))
             client.end()
 
     def test_a_worker_survives_garbage(self):
