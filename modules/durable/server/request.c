@@ -53,14 +53,16 @@ request_parse(struct request *request, const char *bytes, size_t length,
 	const char *at = bytes;
 	const char *end = bytes + length;
 	uint64_t count = 0;
-	enum parsed parsed =
-	    parse_number(&at, end, '*', REQUEST_WORDS_MAX, &count);
+	enum parsed parsed;
 	size_t i;
 
-	/* redis-cli --pipe sends an empty line before its last request. */
 	request->count = 0;
+	if (length == 0)
+		return 0;
+	/* redis-cli --pipe sends an empty line before its last request. */
 	if (length >= 2 && bytes[0] == '\r' && bytes[1] == '\n')
 		return 2;
+	parsed = parse_number(&at, end, '*', REQUEST_WORDS_MAX, &count);
 	for (i = 0; i < count && parsed == COMPLETE; i++)
 		parsed = parse_word(&request->word[i], &at, end);
 	request->count = count;
