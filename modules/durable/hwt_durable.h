@@ -127,8 +127,9 @@ struct hwt_durable_options {
 	uint64_t timeout_ns; /* 1 ms to 1 hour; 0: 5 s */
 	uint32_t replicas; /* 0 to 10; see LEVELS */
 	uint32_t flags; /* 0 */
-	/* For every wait. It must outlive the handle. NULL: one of the
-	 * handle's own, with a tick of 1 ms. */
+	/* For every wait. It must outlive the handle, and none of its tasks may
+	 * call a function of it. NULL: one of the handle's own, with a tick of
+	 * 1 ms. */
 	struct hwt *timer;
 	/* Gets a sentence about each error that is not merely returned, and
 	 * about an open that fails; from any thread, several at a time. NULL:

@@ -20,12 +20,12 @@
  *
  * NO LOST WAKE. A caller sleeps only after it has seen, with the lock, that
  * each of its QUEUED calls has a node that somebody leads. Who stops leading
- * wakes, with the lock, the callers of what was answered, and of what is left in
- * the list one that sleeps: it leads, since it looks at all its calls again. If
- * none of them sleeps, each looks before it does. A leader that has QUEUED calls
- * at other nodes that nobody leads wakes a sleeper for these before it begins,
- * since it will not look for long. So: a QUEUED call at a node without leader
- * has a caller that is awake, or about to be.
+ * wakes, with the lock, the callers of what was answered, and of what is left
+ * in the list one that sleeps: it leads, since it looks at all its calls again.
+ * If none of them sleeps, each looks before it does. A leader that has QUEUED
+ * calls at other nodes that nobody leads wakes a sleeper for these before it
+ * begins, since it will not look for long. So: a QUEUED call at a node without
+ * leader has a caller that is awake, or about to be.
  *
  * UNSENT AND UNCERTAIN. A command of which not all bytes were handed to the
  * socket has not been executed. One of which they were may have been: if its
