@@ -93,6 +93,18 @@ int node_refresh(struct hwt_durable *durable, uint64_t deadline_ns);
 void node_destroy(struct node *node);
 
 /*
+ * embedded.c
+ */
+
+/* -EBUSY, -EILSEQ, and what the system says about the folder; the log says
+ * more. */
+int embedded_start(struct hwt_durable *durable, const char *folder);
+void embedded_stop(struct embedded *embedded); /* NULL: nothing */
+
+/* fd: a socket that is connected to it. -EIO: its store has failed; -EMFILE. */
+int embedded_connect(struct hwt_durable *durable, int *fd);
+
+/*
  * call.c
  */
 

@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define READ_SIZE 65536
+#define READ_SIZE 16384
 #define REPLY_ELEMENTS_MAX (1 << 20) /* of all its arrays together */
 #define REPLY_BYTES_MAX ((size_t)260 << 20)
 

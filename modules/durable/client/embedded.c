@@ -7,7 +7,6 @@
  * anybody could connect to what no longer runs. A store that has failed is not
  * closed: its files stay as they are until the process ends.
  */
-#include "modules/durable/client/embedded.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "modules/durable/client/embedded.h"
-
 #define REFRESH_NS (50 * MS_NS)
 
 /* A command of a few words. */

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "modules/durable/client/client.h"
-#include "modules/durable/client/embedded.h"
 #include "sys/valid.h"
 
 #define SERVERS_DEFAULT "127.0.0.1:7379"
