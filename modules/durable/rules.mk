@@ -33,8 +33,8 @@ explored_alone += $(durable)
 
 durable_hwtd := $(filter-out $(durable_embedded), \
 	$(wildcard $(durable_folder)/server/*.c))
-$(foreach w,plain clang asan tsan cov,build/$w/$(durable_folder)/server/http.o): \
-	$(durable_folder)/server/page.html
+$(patsubst %,build/%/$(durable_folder)/server/http.o, \
+	plain clang asan tsan cov): $(durable_folder)/server/page.html
 durable_shared := $(filter-out $(foreach p,hwtctl hwt-exec hwt-http, \
 	$(durable_folder)/programs/$p.c $(durable_folder)/programs/$p-%.c), \
 	$(wildcard $(durable_folder)/programs/*.c))
