@@ -90,6 +90,7 @@ struct server {
 	size_t listener_count;
 	bool stopping; /* by the thread that runs it */
 	struct connection *first, *touched;
+	struct queue *waited; /* all that somebody waits for */
 	uint64_t tidy_ns; /* when it was done last */
 	struct request request; /* the one that is being run */
 };
@@ -222,22 +223,27 @@ touch(struct server *server, struct connection *connection)
  */
 
 static void
-wait_begin(
-    struct connection *connection, struct queue *queue, uint64_t block_ms)
+wait_begin(struct server *server, struct connection *connection,
+    struct queue *queue, uint64_t block_ms)
 {
-	struct connection *last = queue->waiting;
+	struct connection *last;
 
 	connection->waits_for = queue;
 	connection->wait_next = NULL;
 	connection->wait_until_ns = block_ms == 0
 	    ? UINT64_MAX
 	    : clock_steady_ns() + block_ms * CLOCK_MS_NS;
-	/* The first has the last as its prev. */
-	if (last == NULL) {
+	if (queue->waiting == NULL) {
 		connection->wait_prev = connection;
 		queue->waiting = connection;
+		queue->waited_prev = NULL;
+		queue->waited_next = server->waited;
+		if (server->waited != NULL)
+			server->waited->waited_prev = queue;
+		server->waited = queue;
 		return;
 	}
+	/* The first has the last as its prev. */
 	last = queue->waiting->wait_prev;
 	last->wait_next = connection;
 	connection->wait_prev = last;
@@ -245,7 +251,7 @@ wait_begin(
 }
 
 static void
-wait_end(struct connection *connection)
+wait_end(struct server *server, struct connection *connection)
 {
 	struct queue *queue = connection->waits_for;
 	struct connection *after = connection->wait_next;
@@ -259,6 +265,14 @@ wait_end(struct connection *connection)
 	if (after != NULL)
 		after->wait_prev = connection->wait_prev;
 	connection->waits_for = NULL;
+	if (queue->waiting != NULL)
+		return;
+	if (queue->waited_prev != NULL)
+		queue->waited_prev->waited_next = queue->waited_next;
+	else
+		server->waited = queue->waited_next;
+	if (queue->waited_next != NULL)
+		queue->waited_next->waited_prev = queue->waited_prev;
 }
 
 /*
@@ -301,7 +315,7 @@ run_on_queue(struct server *server, struct connection *connection,
 	queues_run(&server->queues, queue, command, &call);
 	if (call.blocked) {
 		if (connection->waits_for == NULL)
-			wait_begin(connection, queue, call.block_ms);
+			wait_begin(server, connection, queue, call.block_ms);
 		return false;
 	}
 	queues_drop_unused(&server->queues, queue);
@@ -520,7 +534,7 @@ wait_try(struct server *server, struct connection *connection, bool final)
 	if (!run_on_queue(server, connection,
 		command_find("TAKE", strlen("TAKE")), final))
 		return false;
-	wait_end(connection);
+	wait_end(server, connection);
 	connection->replies++;
 	buffer_consume(in, (size_t)length);
 	run_requests(server, connection);
@@ -550,10 +564,9 @@ serve_waiting(struct server *server)
 	uint64_t now_ns = clock_steady_ns();
 	struct queue *queue, *next;
 
-	for (queue = server->queues.first; queue != NULL; queue = next) {
-		next = queue->next;
-		if (queue->waiting == NULL)
-			continue;
+	/* Serving one may add queues at the front, and removes no other. */
+	for (queue = server->waited; queue != NULL; queue = next) {
+		next = queue->waited_next;
 		serve_queue(server, queue, now_ns);
 		queues_drop_unused(&server->queues, queue);
 	}
@@ -570,9 +583,7 @@ wait_ms(const struct server *server)
 	struct queue *queue;
 	uint64_t ms;
 
-	for (queue = server->queues.first; queue; queue = queue->next) {
-		if (queue->waiting == NULL)
-			continue;
+	for (queue = server->waited; queue; queue = queue->waited_next) {
 		ms = machine_wait_ms(queue->machine, clock_time(&queue->clock));
 		if (ms < least_ms)
 			least_ms = ms;
@@ -600,7 +611,7 @@ connection_destroy(struct server *server, struct connection *connection)
 	struct queue *queue = connection->waits_for;
 
 	if (queue != NULL) {
-		wait_end(connection);
+		wait_end(server, connection);
 		queues_drop_unused(&server->queues, queue);
 	}
 	if (connection->prev != NULL)

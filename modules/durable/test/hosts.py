@@ -609,6 +609,20 @@ class InServer(Hosted, unittest.TestCase):
         self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
         self.assertEqual(self.client.call('PING'), b'PONG')
 
+    def test_queues_that_nobody_asks_for_cost_nothing(self):
+        def ping():
+            begin = time.monotonic()
+            for _ in range(1000):
+                self.client.call('PING')
+            return time.monotonic() - begin
+        before = min(ping() for _ in range(3))
+        for i in range(10000):
+            self.client.send('HWT.ADD', f'q{i}', 'IN', 10**7, 'TASKS', 'a', '')
+        for _ in range(10000):
+            self.assertEqual(self.client.read(), [0])
+        # Looking at each of them takes 40 times as long.
+        self.assertLess(min(ping() for _ in range(3)), 10 * before)
+
     def test_any_bytes_harm_nobody(self):
         seed = random.randrange(10**6)
         chance = random.Random(seed)
