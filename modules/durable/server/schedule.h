@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * SCHEDULES. A schedule is a task of the queue hwt.schedules. Its id is the
- * schedule's name, at most 43 bytes; its payload is lines of a word and a value,
- * an empty line, and the payload of the tasks that the schedule adds:
+ * schedule's name, at most 43 bytes. Its payload is lines of a word and a
+ * value, an empty line, and the payload of the tasks that the schedule adds:
  *
  *   queue NAME            where they are added, in the same space
  *   every SECONDS         at multiples of so many seconds of Unix time; or
