@@ -48,7 +48,18 @@ $(pool): $(pool_parts) \
 demo-pool: $(pool)
 	@$(pool) $(DEMO)
 
-.PHONY: demo-memcached demo-longpoll demo-pool
+# Delayed tasks: it needs the module durable.
+orders := build/plain/examples/durable/orders
+durable_doc += $(wildcard examples/durable/*)
+$(orders).o: own = -Imodules/durable
+$(orders): $(orders).o build/plain/libhwt_durable.a build/plain/libhwt.a
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ -lhiredis -lsqlite3 $(libs)
+
+demo-durable: $(orders) build/plain/hwtd
+	@examples/durable/demo $(DEMO)
+
+.PHONY: demo-memcached demo-longpoll demo-pool demo-durable
 demo-memcached: build/plain/libhwt.a
 	@examples/memcached/run
 

@@ -94,6 +94,7 @@ $(foreach f,$($1_unit),$(Q)$(INSTALL) -d '$(unit)' && \
 	sed 's|@BINDIR@|$(BINDIR)|' $f.in >'$(unit)/$(notdir $f)' && \
 	chmod 644 '$(unit)/$(notdir $f)'$(newline))
 $(Q)$(call put_each,$($1_bin),755,build/plain/$$file -t '$(bin)')
+$(Q)$(call put_each,$($1_plugin),644,build/plain/$$file -t '$(lib)/hwt')
 $(Q)$(call put_each,$($1_doc),644,$$file '$(doc)'/$$file)
 $(Q)$(call put_each,$($1_man),644,$$file -t '$(man)/man'$${file##*.})
 $(Q)$(INSTALL) -d '$(man)/man3'
@@ -125,6 +126,7 @@ $(Q)removed=$$($(call from,$(include),$(notdir $(call each,$1,include))) \
 		$(addprefix $(call library,$p),.a .so .so.$(major) \
 		.so.$(version)))) \
 	$(call from,$(bin),$(call each,$1,bin)) \
+	$(call from,$(lib)/hwt,$(call each,$1,plugin)) \
 	$(call from,$(doc),$(call each,$1,doc)) \
 	$(call from,$(man),$(foreach f,$(call each,$1,man), \
 		man$(subst .,,$(suffix $f))/$(notdir $f))) \
@@ -137,7 +139,8 @@ $(if $(PYTHONDIR),$(foreach f,$(notdir $(call each,$1,python)), \
 	rm -f '$(python)/__pycache__/$(f:py=)'*; )) \
 rmdir $(addprefix '$(lib)'/,$(sort $(dir $(call each,$1,fill)))) \
 	$(if $(call each,$1,unit),'$(unit)' "$$(dirname '$(unit)')") \
-	'$(lib)/cmake' '$(man)'/man[1-9] '$(python)/__pycache__' 2>/dev/null; \
+	'$(lib)/cmake' '$(lib)/hwt' '$(man)'/man[1-9] '$(python)/__pycache__' \
+	2>/dev/null; \
 find '$(doc)' -depth -type d -empty -delete 2>/dev/null; \
 echo "  removed $$(echo "$$removed" | grep -c .) files of" \
 	'$(if $(filter hwt,$1),hwt,$1) from $(DESTDIR)$(PREFIX)'

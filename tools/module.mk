@@ -4,6 +4,7 @@
 #
 # modules/NAME/rules.mk may set these and then calls module:
 #
+#   NAME_sources   its files, where they are others than modules/NAME/*.c
 #   NAME_header    headers that it cannot be compiled without
 #   NAME_package   Debian's packages that bring them
 #   NAME_libs      what programs and the shared library link besides
@@ -13,6 +14,7 @@
 #
 #   NAME_include   headers
 #   NAME_bin       programs, by their names in build/plain
+#   NAME_plugin    what others load, by its path in build/plain, for LIBDIR/hwt
 #   NAME_man       manual pages
 #   NAME_pages     the header of which pages are made
 #   NAME_doc       files for DOCDIR, which keep their path there
@@ -54,9 +56,10 @@ $(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(own_libs) $(libs)
 endef
 
 define module
-$1 := $(wildcard modules/$1/*.c)
+$1 := $(or $($1_sources),$(wildcard modules/$1/*.c))
 module_sources += $$($1)
-$1: build/plain/libhwt_$1.a build/plain/libhwt_$1.so $$($1_bin:%=build/plain/%)
+$1: build/plain/libhwt_$1.a build/plain/libhwt_$1.so \
+		$$($1_bin:%=build/plain/%) $$($1_plugin:%=build/plain/%)
 
 build/%/libhwt_$1.o: $$$$(call objects,$$($1))
 	$$(merge_objects)

@@ -1,144 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# libhwt_durable, a module on top of libhwt, and its programs; read by Makefile.
-# It needs hiredis; its programs jansson, libmicrohttpd, libcurl and OpenSSL
-# (hwt-http); the tests a redis-server.
+# libhwt_durable, a module on top of libhwt, its programs, and hwt.so, which
+# Redis loads; read by Makefile. The library needs hiredis and SQLite; hwtd
+# libmicrohttpd, hwt-http libcurl and OpenSSL; the tests a redis-server.
 
-durable_header := hiredis/hiredis.h microhttpd.h curl/curl.h jansson.h \
+durable_folder := modules/durable
+durable_header := hiredis/hiredis.h sqlite3.h microhttpd.h curl/curl.h \
 	openssl/hmac.h
-durable_package := libhiredis-dev libmicrohttpd-dev libcurl4-openssl-dev \
-	libjansson-dev libssl-dev
-durable_libs := -lhiredis
-durable_talk := hwtd hwtctl hwt-exec hwt-http
-durable_bin := $(durable_talk) hwt-aof-repair
+durable_package := libhiredis-dev libsqlite3-dev libmicrohttpd-dev \
+	libcurl4-openssl-dev libssl-dev
+durable_libs := -lhiredis -lsqlite3
+
+# The state machine; the store and the server of it, which the library has for
+# "file:DIR"; the client.
+durable_machine := $(wildcard $(durable_folder)/machine/*.c)
+durable_embedded := $(patsubst %,$(durable_folder)/server/%.c, \
+	server queues request store)
+durable_sources := $(durable_machine) $(durable_embedded) \
+	$(wildcard $(durable_folder)/client/*.c)
+
+# Each program NAME is programs/NAME.c and programs/NAME-*.c with the files that
+# programs share, and hwtd the rest of server/. They use more than the library's
+# functions, so they have its objects.
+durable_main := $(patsubst %,$(durable_folder)/programs/%.c, \
+	hwtctl hwt-exec hwt-http)
+durable_main := $(wildcard $(durable_main))
+durable_bin := hwtd $(basename $(notdir $(durable_main)))
+durable_plugin := hwt.so
 $(eval $(call module,durable))
-durable_doc += modules/durable/systemd/redis-server.conf \
-	modules/durable/grafana.json modules/durable/openapi.json
-durable_programs := $(durable_bin:%=build/plain/%)
 # The explorer has no model of a server.
 explored_alone += $(durable)
 
-# The scripts, as they are sent, with the common part put into each.
-durable_scripts := $(filter-out modules/durable/scripts/common.lua, \
-	$(sort $(wildcard modules/durable/scripts/*.lua)))
-build/durable/scripts.h: modules/durable/embed $(durable_scripts) \
-		modules/durable/scripts/common.lua
-	$(call say,EMBED)
-	@mkdir -p $(@D)
-	$(Q)modules/durable/embed modules/durable/scripts >$@
-durable_embeds := $(foreach w,plain clang asan tsan fuzz cov lto musl \
-	aarch64, \
-	build/$w/modules/durable/call.o)
-$(durable_embeds): build/durable/scripts.h
-$(durable_embeds): own = -Ibuild/durable
-
-# The programs look closer than the library lets others do: they are linked with
-# its objects.
-durable_own_hwtctl := modules/durable/programs/task-json.c \
-	$(wildcard modules/durable/programs/hwtctl-*.c)
-durable_own_libs_hwtctl := -ljansson
-durable_own_hwtd := $(addprefix modules/durable/programs/, http.c task-json.c) \
-	$(wildcard modules/durable/programs/hwtd-*.c)
-$(patsubst %,build/%/modules/durable/programs/hwtd-page.o, \
-	plain clang asan tsan): $(wildcard modules/durable/programs/page/*)
-durable_metrics := $(addprefix modules/durable/programs/, http.c \
-	worker-serve.c)
-durable_own_hwt-exec := $(durable_metrics)
-durable_own_libs_hwt-exec := -lmicrohttpd
-durable_own_libs_hwtd := -lmicrohttpd -ljansson
-durable_own_hwt-http := $(wildcard modules/durable/programs/hwt-http-*.c) \
-	$(durable_metrics)
-durable_own_libs_hwt-http := -lcurl -ljansson -lcrypto -lmicrohttpd
-durable_shared := $(filter-out \
-	$(durable_bin:%=modules/durable/programs/%.c) $(durable_own_hwtd) \
-	$(durable_own_hwtctl) $(durable_own_hwt-http) \
-	$(durable_own_hwt-exec), \
-	$(wildcard modules/durable/programs/*.c))
-durable_linked := $(foreach w,plain clang asan tsan, \
-	$(durable_talk:%=build/$w/%))
-$(durable_linked): build/%: $$(call objects, $(durable_shared) $(durable) \
-		modules/durable/programs/$$(@F).c $$(durable_own_$$(@F))) \
+durable_hwtd := $(filter-out $(durable_embedded), \
+	$(wildcard $(durable_folder)/server/*.c))
+$(patsubst %,build/%/$(durable_folder)/server/http.o, \
+	plain clang asan tsan cov): $(durable_folder)/server/page.html
+durable_shared := $(filter-out $(foreach p,hwtctl hwt-exec hwt-http, \
+	$(durable_folder)/programs/$p.c $(durable_folder)/programs/$p-%.c), \
+	$(wildcard $(durable_folder)/programs/*.c))
+durable_own = $(if $(filter hwtd,$1),$(durable_hwtd), \
+	$(wildcard $(durable_folder)/programs/$1.c \
+	$(durable_folder)/programs/$1-*.c) $(durable_shared))
+durable_libs_hwtd := -lmicrohttpd
+durable_libs_hwt-http := -lcurl -lcrypto
+$(foreach w,plain clang asan tsan cov,$(durable_bin:%=build/$w/%)): build/%: \
+		$$(call objects,$$(call durable_own,$$(@F)) $(durable)) \
 		build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(durable_libs) \
-		$(durable_own_libs_$(@F)) $(libs)
+		$(durable_libs_$(@F)) $(libs)
 
-# For a machine that has Redis, and nothing else of this.
-durable_repair := modules/durable/programs/hwt-aof-repair
-$(foreach w,plain clang asan,build/$w/$(durable_repair).o): \
-	own = -DHWT_VERSION='"$(version)"'
-$(foreach w,plain clang asan,build/$w/hwt-aof-repair): build/%/hwt-aof-repair: \
-		build/%/$(durable_repair).o
-	$(call say,LD)
-	$(Q)$(link) -o $@ $< $(libs)
-
-# The third edition: the machine, and its two hosts.
-durable_machine := $(wildcard modules/durable/machine/*.c)
-durable_redis := $(wildcard modules/durable/redis/*.c)
-durable_server := $(wildcard modules/durable/server/*.c)
-$(foreach w,plain asan,$(patsubst %.c,build/$w/%.o,$(durable_machine) \
-	$(durable_redis))): own = -fPIC
+durable_redis := $(wildcard $(durable_folder)/redis/*.c)
+$(foreach w,plain asan,$(durable_redis:%.c=build/$w/%.o)): own = -fPIC
 build/%/hwt.so: $$(call objects,$(durable_machine) $(durable_redis))
 	$(call say,LD)
 	$(Q)$(link) -shared -o $@ $^
-build/%/durable/hwtd: $$(call objects,$(durable_machine) $(durable_server)) \
-		build/%/libhwt.a
-	$(call say,LD)
-	@mkdir -p $(@D)
-	$(Q)$(link) -o $@ $^ -lsqlite3 $(libs)
-build/%/modules/durable/test/machine_model: $$(call objects, \
-		$(durable_machine) modules/durable/test/machine_model.c)
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^
-
-build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
-		modules/durable/test/machine_fuzz.c)
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(libs)
 
 # The tests.
-durable_test := modules/durable/test
-durable_spec := $(wildcard $(durable_test)/spec/*.c)
-durable_support := test/spec/support.c
-durable_tested := $(addprefix modules/durable/programs/, \
-	hwt-http-address.c hwt-http-request.c options.c text.c)
-durable_tested_libs := -lcurl -ljansson -lcrypto
+durable_test := $(durable_folder)/test
+build/%/$(durable_test)/machine_model: $$(call objects,$(durable_machine) \
+		$(durable_test)/machine_model.c)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^
+build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
+		$(durable_test)/machine_fuzz.c)
+	$(call say,LD)
+	$(Q)$(link) -o $@ $^ $(libs)
+build/plain/$(durable_test)/faults.o: own = -fPIC -fvisibility=default
+build/plain/faults.so: build/plain/$(durable_test)/faults.o
+	$(call say,LD)
+	$(Q)$(link) -shared -o $@ $^
+
+# With the functions of the system under other names, to make them fail.
+durable_support := test/spec/support.c test/script.c
 durable_wrapped := $(sort $(shell sed -n \
 	-e 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
 	-e 's/^WRAP.[a-z *]*, \([a-z_]*\),.*/\1/p' $(durable_support)))
-build/%/durable-test: $$(call objects,$(durable_spec) $(durable) \
-		$(durable_tested) $(durable_support)) $$(objects_$$*) \
+build/%/durable-test: private own_libs = $(durable_wrapped:%=-Wl,--wrap=%) \
+	-lcriterion $(durable_libs)
+build/%/durable-test: $$(call objects,$(wildcard $(durable_test)/spec/*.c) \
+		$(durable_support)) $$(objects_$$*) build/%/libhwt_durable.a \
 		build/%/libhwt.a
-	$(call say,LD)
-	$(Q)$(link) $(durable_wrapped:%=-Wl,--wrap=%) -o $@ $^ -lcriterion \
-		$(durable_tested_libs) $(durable_libs) $(libs)
+	$(link_program)
 
-durable_stress := $(wildcard $(durable_test)/stress/*.c)
-durable_stressed := $(foreach w,plain asan tsan, \
-	$(durable_stress:%.c=build/$w/%))
-$(durable_stressed): %: %.o \
-		$$(call objects,$(durable) $(durable_test)/spec/server.c) \
-		$$(objects_$$(way)) build/$$(way)/libhwt.a
-	$(call say,LD)
-	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(durable_libs) \
-		$(libs)
-
-durable_fuzz := $(durable_test)/fuzz/route.c
-build/fuzz/durable-route: $$(call objects,$(durable_fuzz) \
-		modules/durable/route.c modules/durable/task.c)
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
-build/asan/durable-route: $$(call objects,$(durable_fuzz) \
-		modules/durable/test/fuzz/replay.c modules/durable/route.c \
-		modules/durable/task.c)
+durable_client := $(durable_test)/client
+$(foreach w,plain clang asan tsan cov,build/$w/$(durable_client)): %: %.o \
+		build/$$(way)/libhwt_durable.a build/$$(way)/libhwt.a
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
 
-# What the tests in Python run.
-.PHONY: durable-tests durable-tests-asan
-durable-tests: build/plain/libhwt_durable.so build/plain/libhwt_durable.a \
-		$(durable_programs)
-durable-tests-asan: durable-tests $(durable_bin:%=build/asan/%)
-
--include modules/durable/programs/rules.mk modules/durable/test/rules.mk \
-	modules/durable/perf/rules.mk
+-include $(durable_folder)/perf/rules.mk

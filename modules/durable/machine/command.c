@@ -577,7 +577,7 @@ run_stat(struct call *call)
 
 	if (!words_end(&words))
 		return;
-	reply->array(reply->ctx, 2 * (STATES - 1 + 17));
+	reply->array(reply->ctx, 2 * (STATES - 1 + 18));
 	for (i = STATE_WAITING; i < STATES; i++)
 		answer_pair(reply, state_names[i], machine->count[i]);
 	answer_pair(reply, "added-total", c->added);
@@ -600,6 +600,12 @@ run_stat(struct call *call)
 	answer_pair(reply, "ahead",
 	    machine->time.now_ms > call->time.now_ms
 		? machine->time.now_ms - call->time.now_ms
+		: 0);
+	/* For how long the first of the due ones has been due. */
+	answer_pair(reply, "late",
+	    machine->due_first != NULL &&
+		    call->time.now_ms > machine->due_first->time_ms
+		? call->time.now_ms - machine->due_first->time_ms
 		: 0);
 }
 

@@ -1,150 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SERVER is HOST:PORT,SHARDS,SLOTS,LEVEL,TICK,VISIBILITY,WORKERS: a space of so
- * many shards and slots, 0 are the defaults; a timer of a tick of so many ms,
- * for 0 the handle's own; the visibility of a worker in seconds; so many
- * workers of one thread each, for 0 one worker of all threads. The scheduler is
- * in the process of the workers.
- *
- * Who would call it unfair to the others: a worker here takes tasks in batches
- * by itself, and finishes them in batches. So do PostgreSQL's here and Graphile
- * Worker's; BullMQ, beanstalkd and Celery have no command for it: see the tops
- * of their files. It is in C, and BullMQ, Graphile Worker and Celery are in
- * JavaScript and Python, as their users' programs are: so the server's CPU is
- * told apart from the client's.
+ * A queue of hwtd, or of Redis with hwt.so. A finish carries the next take; a
+ * take that has nothing to end blocks in the server. All fsynced.
  */
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
+#include "modules/durable/perf/resp.h"
 
-#include "modules/durable/hwt_durable.h"
-#include "modules/durable/perf/queue.h"
+#include <stdio.h>
 
-const unsigned queue_unit_ms = 1;
+#define KEY "{perf:tasks}"
 
-enum {
-	WORKERS_MAX = 64
-};
+const unsigned engine_pause_ms = 0;
+unsigned engine_visibility_ms = 30000;
 
-static struct hwt *timer;
-static struct hwt_durable *durable;
-static struct hwt_durable_scheduler *scheduler;
-static struct hwt_durable_worker *worker[WORKERS_MAX];
-static unsigned workers; /* as in SERVER */
-static uint64_t visibility_s;
-
-void
-queue_open(const char *server)
+bool
+engine_send_add(
+    struct connection *connection, const struct task *tasks, size_t count)
 {
-	char address[64];
-	struct hwt_durable_options options = {
-	    .servers = address, .space = "perf", .flags = HWT_DURABLE_CREATE};
-	struct hwt_options timing = {0};
-	uint64_t tick_ms;
-	int error;
+	size_t i;
 
-	if (sscanf(server,
-		"%63[^,],%" SCNu32 ",%" SCNu32 ",%" SCNu32 ",%" SCNu64
-		",%" SCNu64 ",%u",
-		address, &options.shards, &options.slots, &options.level,
-		&tick_ms, &visibility_s, &workers) != 7 ||
-	    workers > WORKERS_MAX)
-		FAIL("not a server: %s", server);
-	timing.tick_ns = HWT_MS(tick_ms);
-	if (tick_ms > 0 && hwt_create(&timer, &timing) != 0)
-		FAIL("no timer");
-	options.timer = timer;
-	error = hwt_durable_open(&durable, &options);
-	if (error != 0)
-		FAIL("open: %s", strerror(-error));
-}
-
-void
-queue_close(void)
-{
-	if (hwt_durable_close(durable) != 0)
-		FAIL("close");
-	if (timer != NULL &&
-	    (hwt_stop(timer, NULL) != 0 || hwt_destroy(timer) != 0))
-		FAIL("the timer does not stop");
-}
-
-struct producer *
-producer_open(void)
-{
-	return NULL;
-}
-
-void
-producer_close(struct producer *producer)
-{
-	(void)producer;
+	resp_begin(connection, "HWT.ADD");
+	resp_text(connection, KEY);
+	resp_text(connection, "RESULT");
+	resp_text(connection, "60000");
+	resp_text(connection, "EACH");
+	resp_text(connection, "TASKS");
+	for (i = 0; i < count; i++) {
+		resp_number(connection, tasks[i].number);
+		resp_number(connection, tasks[i].due_ms);
+		resp_payload(connection, &tasks[i]);
+	}
+	connection->takes = false;
+	return resp_send(connection);
 }
 
 bool
-producer_add(struct producer *producer, size_t count, const struct task *tasks)
+engine_send_take(struct connection *connection, const struct task *done,
+    size_t count, unsigned limit)
 {
-	struct hwt_durable_task added[BATCH_MAX];
-	char ids[BATCH_MAX][24];
+	char worker[16];
 	size_t i;
-	int error;
 
-	(void)producer;
-	for (i = 0; i < count; i++) {
-		(void)snprintf(
-		    ids[i], sizeof(ids[i]), "t%" PRIu64, tasks[i].number);
-		added[i] = (struct hwt_durable_task){.id = ids[i],
-		    .id_length = strlen(ids[i]),
-		    .queue = "perf",
-		    .due_unix_ns = HWT_MS(tasks[i].due_ms),
-		    .flags = HWT_DURABLE_AT,
-		    .payload = tasks[i].payload,
-		    .payload_length = PAYLOAD};
+	(void)snprintf(worker, sizeof(worker), "w%u", connection->index);
+	connection->done_count = count;
+	connection->takes = true;
+	resp_begin(connection, count > 0 ? "HWT.FINISH" : "HWT.TAKE");
+	resp_text(connection, KEY);
+	if (count > 0) {
+		resp_text(connection, "DONE");
+		resp_text(connection, "TASKS");
 	}
-	error = hwt_durable_add(durable, count, added, NULL);
-	if (error != 0 && error != -ETIMEDOUT && error != -ECONNREFUSED &&
-	    error != -EAGAIN)
-		FAIL("add: %s", strerror(-error));
-	return error == 0;
+	for (i = 0; i < count; i++) {
+		resp_number(connection, done[i].number);
+		resp_number(connection, done[i].fence);
+	}
+	if (count > 0)
+		resp_text(connection, "TAKE");
+	resp_text(connection, worker);
+	resp_number(connection, limit);
+	resp_number(connection, engine_visibility_ms);
+	if (count == 0) {
+		resp_text(connection, "BLOCK");
+		resp_text(connection, "1000");
+	}
+	return resp_send(connection);
 }
 
-static int
-execute(void *ctx, const struct hwt_durable_delivery *task)
+/* A task is [id, fence, attempt, attempts, due, payload]. */
+int
+engine_receive(struct connection *connection, struct task *taken, size_t *count,
+    size_t *refused)
 {
-	char text[PAYLOAD + 1];
+	redisReply *reply, *tasks;
+	int came = resp_receive(connection, &reply);
+	size_t i;
 
-	(void)ctx;
-	(void)snprintf(text, sizeof(text), "%.*s", (int)task->payload_length,
-	    (const char *)task->payload);
-	task_executed(text);
-	return 0;
-}
+	*count = *refused = 0;
+	if (came != 1)
+		return came;
+	if (connection->takes) {
+		for (i = 0; i < connection->done_count; i++)
+			*refused += reply->element[i]->integer == 0;
+		tasks = i > 0 ? reply->element[i] : reply;
+		for (; *count < tasks->elements; (*count)++) {
+			redisReply **task = tasks->element[*count]->element;
 
-void
-work_start(unsigned threads)
-{
-	struct hwt_durable_worker_options work = {.queue = "perf",
-	    .callback = execute,
-	    .threads = workers > 0 ? 1 : threads,
-	    .visibility_ns = HWT_SEC(visibility_s)};
-	unsigned i = 0;
-
-	do
-		if (hwt_durable_worker_start(&worker[i], durable, &work) != 0)
-			FAIL("no worker");
-	while (++i < workers);
-	if (hwt_durable_scheduler_start(&scheduler, durable, NULL) != 0)
-		FAIL("no scheduler");
-}
-
-void
-work_stop(void)
-{
-	unsigned i;
-
-	for (i = 0; i < WORKERS_MAX && worker[i] != NULL; i++)
-		if (hwt_durable_worker_stop(worker[i], HWT_SEC(30)) != 0)
-			FAIL("a worker does not stop");
-	if (hwt_durable_scheduler_stop(scheduler) != 0)
-		FAIL("the scheduler does not stop");
+			payload_read(task[5]->str, &taken[*count]);
+			taken[*count].fence = (uint64_t)task[1]->integer;
+		}
+	}
+	freeReplyObject(reply);
+	return 1;
 }

@@ -1,49 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The module beside what people would take instead; read by ../rules.mk. What
-# is compared with is built if it can be.
+# The module beside what people would take instead, and a billion tasks a day;
+# read by ../rules.mk. What is compared with is built if it can be.
 
-durable_perf_of = build/plain/modules/durable/perf/$1
-durable_queues := hwt beanstalkd zset expiry \
-	$(if $(wildcard /usr/include/postgresql/libpq-fe.h),postgresql)
-durable_perf := $(durable_queues:%=$(call durable_perf_of,client-%))
-durable_perf_hwt := build/plain/libhwt_durable.a build/plain/libhwt.a
-durable_perf_libs_hwt := $(durable_libs)
-durable_perf_libs_zset := -lhiredis
-durable_perf_libs_expiry := -lhiredis
-durable_perf_libs_postgresql := -lpq
+durable_perf_of = $(1:%=build/plain/modules/durable/perf/%)
+durable_loads := load-hwt load-sorted_sets \
+	$(if $(wildcard /usr/include/postgresql/libpq-fe.h),load-postgresql)
+durable_hosted := build/plain/hwtd build/plain/hwt.so
+durable_load_libs_load-hwt := -lhiredis
+durable_load_libs_load-sorted_sets := -lhiredis
+durable_load_libs_load-postgresql := -lpq
 build/plain/modules/durable/perf/postgresql.o: \
 	own = -isystem /usr/include/postgresql
-$(durable_perf): $(call durable_perf_of,client-%): \
-		$(call durable_perf_of,client.o) $(call durable_perf_of,%.o) \
-		$$(durable_perf_$$*)
+$(call durable_perf_of,load-hwt load-sorted_sets): \
+		build/plain/modules/durable/perf/resp.o
+$(call durable_perf_of,$(durable_loads)): \
+		build/plain/modules/durable/perf/load-%: \
+		build/plain/modules/durable/perf/load.o \
+		build/plain/modules/durable/perf/%.o
 	$(call say,LD)
-	$(Q)$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) \
-		$(durable_perf_libs_$*) $(libs)
-
-durable_neighbour := $(call durable_perf_of,neighbour)
-$(durable_neighbour): $(call durable_perf_of,neighbour.o) $(durable_perf_hwt)
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
-
-durable_http := $(call durable_perf_of,http)
-$(durable_http): $(call durable_perf_of,http.o)
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(libs)
+	$(Q)$(link) -o $@ $^ $(durable_load_libs_$(@F)) -lm $(libs)
 
 .PHONY: perf-durable
-perf-durable: $(durable_perf) $(durable_neighbour) $(durable_http) \
-		$(durable_programs)
+perf-durable: $(call durable_perf_of,$(durable_loads)) $(durable_hosted)
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
-# HOURS and MINUTES may be fractions.
-durable_billion := $(call durable_perf_of,billion)
-$(durable_billion): $(call durable_perf_of,billion.o) $(durable_perf_hwt)
-	$(call say,LD)
-	$(Q)$(link) -o $@ $^ $(durable_libs) $(libs)
-
+# HOURS may be a fraction.
 .PHONY: billion
-billion: $(durable_billion) $(durable_programs)
+billion: $(call durable_perf_of,load-hwt) $(durable_hosted)
 	$(Q)python3 -B modules/durable/perf/billion.py \
-		$(if $(HOURS),--hours $(HOURS)) \
-		$(if $(MINUTES),--minutes $(MINUTES)) $(BILLION)
+		$(if $(HOURS),--hours $(HOURS)) $(BILLION)

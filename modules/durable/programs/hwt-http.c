@@ -1,233 +1,401 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt-http - a worker that calls the URL of each task.
+ * hwt-http: a POST for each task. See man hwt-http (1).
  *
- *   hwt-http.c           options, start and end
- *   hwt-http-request.c   what a task asks for, and what is sent
- *   hwt-http-address.c   which addresses may be connected to
- *   hwt-http-calls.c     the thread that makes the calls
+ * One thread of a worker copies tasks into a list and leaves them open; the
+ * main thread makes the calls, with curl_multi, and finishes them. A task is
+ * owned by whoever has taken it off the list.
  *
- * The library's thread reads the payload and hands the call over; the callback
- * answers HWT_DURABLE_LATER. So thousands of calls are under way on one thread.
+ * One POST an attempt: each call has a connection of its own, since libcurl
+ * sends again by itself if a connection that it kept turns out to be closed.
+ * Nor does it send again after 417, as "Expect:" is not sent, or follow a
+ * redirect; HTTP/2, where it does so after REFUSED_STREAM, is not used.
  */
 #define _GNU_SOURCE
+#include <curl/curl.h>
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "hwt-http-calls.h"
-#include "options.h"
-#include "worker-serve.h"
+#include "modules/durable/programs/hwt-http-call.h"
+#include "modules/durable/programs/options.h"
+
+#define CALLS_MAX 4096
+#define ANSWER_KEPT 200 /* bytes, for the reason of a dead letter */
+#define ANSWER_MAX 1048576 /* bytes that are read */
+#define RETRY_AFTER_MAX 86400 /* seconds */
+#define SECRET_MAX 512
 
 static const char usage[] =
-    "usage: hwt-http --queue Q [OPTION...]\n"
-    "\n"
-    "  --queue Q               the queue to take tasks from; it may be given\n"
-    "                          up to 16 times, for queues that take turns\n"
-    "  --concurrency N         so many calls at a time; 1000\n"
-    "  --per-host N            so many of them to one host and port; 100\n"
-    "  --limit SECONDS         of a call, with its redirects; 30\n"
-    "  --connect-limit SECONDS of a connection; 10\n"
-    "  --visibility SECONDS    after a crash of hwt-http, others take its "
-    "tasks\n"
-    "                          over so late; 30\n"
-    "  --grace SECONDS         at the end, it waits so long for calls; 30\n"
-    "  --allow LIST            addresses (10.0.0.0/8), hosts (a.example) and\n"
-    "                          all below one (.example) that may be called\n"
-    "                          besides public addresses; none\n"
-    "  --deny LIST             those that may not; none\n"
-    "  --redirects N           so many are followed; 5\n"
-    "  --retry-after-max SECONDS  a Retry-After that says more says this; "
-    "3600\n"
-    "  --answer-max BYTES      so much of an answer's body is read; 65536\n"
-    "  --headers-max BYTES     an answer may have so much of headers; 16384\n"
-    "  --secret-file FILE      calls are signed with its lines, 1 to 4\n"
-    "  --ca-file FILE          who certifies servers; the system's\n"
-    "  --proxy URL             makes the connections, and decides about\n"
-    "                          addresses; none\n"
-    "  --metrics [ADDRESS:]PORT  serves GET /metrics there; nowhere\n"
-    "\n"
-    "The payload is {\"url\": ..., \"method\": \"POST\", \"headers\": {...},\n"
-    "\"body\": ..., \"timeout\": SECONDS}, all but url as wanted. The answer\n"
-    "says: 2xx done; 429 and 503 to be tried again after its Retry-After; any\n"
-    "other 4xx a dead letter; anything else, or none, to be tried again "
-    "later,\n"
-    "as long as attempts are left.\n";
+    "usage: hwt-http --queue Q[,Q...] --allow URL [--allow URL]... "
+    "[OPTION...]\n"
+    "  --allow URL            a prefix of URLs that may be called\n"
+    "  --calls N              at a time (64)\n"
+    "  --limit TIME           of a call (30s)\n"
+    "  --secret-file FILE     its first line signs the calls\n"
+    "  --ca-file FILE         of those who certify servers\n" USAGE_WORKER
+	USAGE_SHARED;
 
-#define CONCURRENCY_DEFAULT 1000
-#define CONCURRENCY_MAX 65536
-#define PER_HOST_DEFAULT 100
-#define DAY_NS HWT_SEC(86400)
-/* Of a call: while its name is looked up two of libcurl and those of
- * getaddrinfo, and then two connections, by IPv6 and by IPv4. */
-#define DESCRIPTORS_OF_CALL 4u
-#define DESCRIPTORS 96u /* of the library, of --metrics, and more */
-
-static const char *queue, *concurrency, *per_host, *limit, *connect_limit,
-    *visibility, *grace, *allow, *deny, *redirects, *retry_after_max,
-    *answer_max, *headers_max, *secret_file, *ca_file, *proxy;
-
-static const struct option_row rows[] = {
-    {"queue", &queue, false},
-    {"concurrency", &concurrency, false},
-    {"per-host", &per_host, false},
-    {"limit", &limit, false},
-    {"connect-limit", &connect_limit, false},
-    {"visibility", &visibility, false},
-    {"grace", &grace, false},
-    {"allow", &allow, false},
-    {"deny", &deny, false},
-    {"redirects", &redirects, false},
-    {"retry-after-max", &retry_after_max, false},
-    {"answer-max", &answer_max, false},
-    {"headers-max", &headers_max, false},
-    {"secret-file", &secret_file, false},
-    {"ca-file", &ca_file, false},
-    {"proxy", &proxy, false},
-    {"metrics", &worker_metrics_at, false},
-    {NULL, NULL, false},
+/* A task, and its call. */
+struct job {
+	struct job *next;
+	struct hwt_durable_token token;
+	struct http_call call;
+	CURL *curl;
+	size_t answer_length; /* that was kept */
+	size_t answer_read;
+	uint32_t attempt;
+	uint64_t due_ms;
+	char answer[ANSWER_KEPT + 1];
+	char id[3 * HWT_DURABLE_ID_MAX + 1]; /* percent-encoded */
+	size_t payload_length;
+	char payload[]; /* and a NUL */
 };
 
-static struct secrets secrets;
+static struct {
+	struct allowed allowed;
+	const char *ca_file;
+	char secret[SECRET_MAX];
+	uint64_t calls, limit_ns;
+	CURLM *multi;
+	struct job *active;
+	pthread_mutex_t lock;
+	struct job *first, **last; /* under the lock */
+} http = {
+    .calls = 64,
+    .limit_ns = HWT_SEC(30),
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .last = &http.first,
+};
+
+struct program program = {.name = "hwt-http", .usage = usage};
 
 static void
-secrets_open(void)
+encode_id(char *to, const char *id, size_t length)
 {
-	const char *wrong;
+	for (; length > 0; length--, id++) {
+		unsigned char c = (unsigned char)*id;
 
-	if (secret_file == NULL)
+		if ((c >= '0' && c <= '9') ||
+		    ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
+		    c == '_' || c == '~')
+			*to++ = (char)c;
+		else
+			to += sprintf(to, "%%%02X", c);
+	}
+	*to = '\0';
+}
+
+/* On the worker's thread. */
+static int
+receive(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct job *job =
+	    calloc(1, sizeof(*job) + delivery->payload_length + 1);
+
+	(void)ctx;
+	if (job == NULL)
+		return HWT_DURABLE_RETRY;
+	job->token = delivery->token;
+	job->attempt = delivery->attempt;
+	job->due_ms = delivery->due_unix_ns / HWT_MS(1);
+	job->payload_length = delivery->payload_length;
+	if (delivery->payload_length > 0)
+		memcpy(
+		    job->payload, delivery->payload, delivery->payload_length);
+	encode_id(job->id, delivery->id, delivery->id_length);
+	(void)pthread_mutex_lock(&http.lock);
+	*http.last = job;
+	http.last = &job->next;
+	(void)pthread_mutex_unlock(&http.lock);
+	(void)curl_multi_wakeup(http.multi);
+	return HWT_DURABLE_LATER;
+}
+
+/* Ends the attempt, and frees the job. */
+static void
+job_end(struct job *job, int outcome, uint64_t delay_ns, const char *reason)
+{
+	struct job **link = &http.active;
+
+	if (outcome != 0)
+		(void)fprintf(stderr, "hwt-http: %s: attempt %u: %s\n", job->id,
+		    job->attempt, reason);
+	(void)hwt_durable_finish(job->token, outcome, delay_ns, reason);
+	while (*link != NULL && *link != job)
+		link = &(*link)->next;
+	if (*link == job)
+		*link = job->next;
+	if (job->curl != NULL) {
+		(void)curl_multi_remove_handle(http.multi, job->curl);
+		curl_easy_cleanup(job->curl);
+	}
+	http_call_free(&job->call);
+	free(job);
+}
+
+static size_t
+read_answer(char *bytes, size_t size, size_t count, void *ctx)
+{
+	struct job *job = ctx;
+	size_t length = size * count, kept = length;
+
+	if (kept > ANSWER_KEPT - job->answer_length)
+		kept = ANSWER_KEPT - job->answer_length;
+	memcpy(job->answer + job->answer_length, bytes, kept);
+	job->answer_length += kept;
+	job->answer_read += length;
+	return job->answer_read > ANSWER_MAX ? 0 : length;
+}
+
+static bool
+add_headers(struct job *job)
+{
+	char time_text[24], number[24], signature[SIGNATURE_SIZE];
+	struct http_call *call = &job->call;
+	bool right;
+
+	(void)sprintf(time_text, "%lld", (long long)time(NULL));
+	(void)sprintf(number, "%u", job->attempt);
+	right = http_call_add(call, "Webhook-Id", job->id) &&
+	    http_call_add(call, "Webhook-Timestamp", time_text) &&
+	    http_call_add(call, "Hwt-Attempt", number);
+	(void)sprintf(number, "%llu", (unsigned long long)job->due_ms);
+	right = right && http_call_add(call, "Hwt-Due", number) &&
+	    (call->headers = curl_slist_append(call->headers, "Expect:"));
+	if (!right || http.secret[0] == '\0')
+		return right;
+	http_call_sign(call, http.secret, strlen(http.secret), job->id,
+	    time_text, signature);
+	return signature[0] != '\0' &&
+	    http_call_add(call, "Webhook-Signature", signature);
+}
+
+static void
+set_options(struct job *job)
+{
+	CURL *curl = job->curl;
+
+	curl_easy_setopt(curl, CURLOPT_PRIVATE, job);
+	curl_easy_setopt(curl, CURLOPT_CURLU, job->call.url);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->call.body);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+	    (curl_off_t)job->call.body_length);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, job->call.headers);
+	curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
+	curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
+	curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(
+	    curl, CURLOPT_TIMEOUT_MS, (long)(http.limit_ns / HWT_MS(1)));
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, read_answer);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, job);
+	if (http.ca_file != NULL)
+		curl_easy_setopt(curl, CURLOPT_CAINFO, http.ca_file);
+}
+
+static void
+job_start(struct job *job)
+{
+	const char *wrong = http_call_parse(
+	    &job->call, &http.allowed, job->payload, job->payload_length);
+
+	job->next = http.active;
+	http.active = job;
+	if (wrong != NULL) {
+		job_end(job, HWT_DURABLE_FAIL, 0, wrong);
 		return;
-	wrong = secrets_read(&secrets, secret_file);
-	if (wrong != NULL)
-		usage_error("--secret-file: %s", wrong);
-}
-
-/* Addresses that a proxy connects to are not seen here. */
-static void
-proxy_check(void)
-{
-	struct target target;
-
-	if (proxy == NULL)
+	}
+	job->curl = curl_easy_init();
+	if (job->curl == NULL || !add_headers(job)) {
+		job_end(job, HWT_DURABLE_RETRY, HWT_NEVER, "no memory");
 		return;
-	if (allow != NULL || deny != NULL)
-		usage_error("--proxy excludes --allow and --deny: the proxy "
-			    "decides about addresses");
-	if (target_read(&target, proxy) != NULL)
-		usage_error("--proxy: want http://HOST:PORT");
+	}
+	set_options(job);
+	(void)curl_multi_add_handle(http.multi, job->curl);
 }
 
 static void
-ca_file_check(void)
+start_jobs(void)
 {
-	FILE *file = ca_file != NULL ? fopen(ca_file, "re") : NULL;
+	struct job *job, *next;
 
-	if (ca_file != NULL && file == NULL)
-		usage_error("--ca-file: %s", system_text(errno));
-	if (file != NULL)
-		(void)fclose(file);
+	(void)pthread_mutex_lock(&http.lock);
+	job = http.first;
+	http.first = NULL;
+	http.last = &http.first;
+	(void)pthread_mutex_unlock(&http.lock);
+	for (; job != NULL; job = next) {
+		next = job->next;
+		job_start(job);
+	}
 }
 
-static struct call_options
-call_options_read(void)
-{
-	struct call_options options = {.proxy = proxy,
-	    .ca_file = ca_file,
-	    .secrets = &secrets,
-	    .rules = address_rules_read(allow, deny)};
-
-	options.limit_ms =
-	    option_seconds("limit", limit, HWT_SEC(30), HWT_MS(1), DAY_NS) /
-	    HWT_MS(1);
-	options.connect_ms = option_seconds("connect-limit", connect_limit,
-				 HWT_SEC(10), HWT_MS(1), DAY_NS) /
-	    HWT_MS(1);
-	options.retry_after_max_s =
-	    option_seconds("retry-after-max", retry_after_max, HWT_SEC(3600),
-		HWT_SEC(1), DAY_NS) /
-	    HWT_SEC(1);
-	options.answer_max =
-	    option_number("answer-max", answer_max, 65536, 0, 1u << 30);
-	options.headers_max =
-	    option_number("headers-max", headers_max, 16384, 64, 1u << 20);
-	options.concurrency = (uint32_t)option_number("concurrency",
-	    concurrency, CONCURRENCY_DEFAULT, 1, CONCURRENCY_MAX);
-	options.per_host = (uint32_t)option_number(
-	    "per-host", per_host, PER_HOST_DEFAULT, 1, CONCURRENCY_MAX);
-	options.redirects =
-	    (uint32_t)option_number("redirects", redirects, 5, 0, 50);
-	secrets_open();
-	proxy_check();
-	ca_file_check();
-	return options;
-}
-
-/* More than a process may have by default. */
+/* 2xx is done. What may pass is tried again: no answer, 408, 425, 429 and 5xx.
+ * All others are dead letters, a redirect too. */
 static void
-descriptors_raise(uint32_t calls)
+job_answered(struct job *job, CURLcode error)
 {
-	rlim_t wanted = DESCRIPTORS_OF_CALL * calls + DESCRIPTORS;
-	struct rlimit have;
+	char reason[ANSWER_KEPT + CURL_ERROR_SIZE];
+	curl_off_t after = 0;
+	long status = 0;
 
-	if (getrlimit(RLIMIT_NOFILE, &have) != 0 || have.rlim_cur >= wanted)
+	(void)curl_easy_getinfo(job->curl, CURLINFO_RESPONSE_CODE, &status);
+	(void)curl_easy_getinfo(job->curl, CURLINFO_RETRY_AFTER, &after);
+	/* Of a body that is too long, the status counts. */
+	if (error != CURLE_OK && job->answer_read <= ANSWER_MAX) {
+		job_end(job, HWT_DURABLE_RETRY, HWT_NEVER,
+		    curl_easy_strerror(error));
 		return;
-	if (have.rlim_max < wanted)
-		usage_error("--concurrency: %u calls need %llu descriptors; "
-			    "this process may have %llu (ulimit -n)",
-		    calls, (unsigned long long)wanted,
-		    (unsigned long long)have.rlim_max);
-	have.rlim_cur = wanted;
-	(void)setrlimit(RLIMIT_NOFILE, &have);
+	}
+	(void)snprintf(reason, sizeof(reason), "%ld%s %s", status,
+	    status / 100 == 3 ? ", and redirects are not followed" : "",
+	    job->answer);
+	if (status / 100 == 2)
+		job_end(job, 0, 0, NULL);
+	else if (status / 100 != 5 && status != 408 && status != 425 &&
+	    status != 429)
+		job_end(job, HWT_DURABLE_FAIL, 0, reason);
+	else
+		job_end(job, HWT_DURABLE_RETRY,
+		    after <= 0 ? HWT_NEVER
+			       : HWT_SEC((uint64_t)(after < RETRY_AFTER_MAX
+					 ? after
+					 : RETRY_AFTER_MAX)),
+		    reason);
 }
 
-static struct hwt_durable_worker_options
-worker_options_read(void)
+/* One turn: waits, for up to a second, and does what there is. True: a signal
+ * came. */
+static bool
+turn(int signals)
 {
-	struct hwt_durable_worker_options options = {.callback = calls_add};
+	struct curl_waitfd also = {.fd = signals, .events = CURL_WAIT_POLLIN};
+	struct signalfd_siginfo ignored;
+	struct CURLMsg *message;
+	struct job *job;
+	int left;
 
-	if (queue == NULL)
-		usage_error("want --queue");
-	option_queues("--queue", queue);
-	options.queue = queue;
-	options.visibility_ns = option_seconds(
-	    "visibility", visibility, HWT_SEC(30), HWT_SEC(1), DAY_NS);
-	return options;
+	(void)curl_multi_poll(http.multi, &also, 1, 1000, NULL);
+	start_jobs();
+	(void)curl_multi_perform(http.multi, &left);
+	while ((message = curl_multi_info_read(http.multi, &left)) != NULL) {
+		(void)curl_easy_getinfo(
+		    message->easy_handle, CURLINFO_PRIVATE, (char **)&job);
+		job_answered(job, message->data.result);
+	}
+	return also.revents != 0 &&
+	    read(signals, &ignored, sizeof(ignored)) > 0;
+}
+
+static uint64_t
+now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return HWT_SEC((uint64_t)ts.tv_sec) + (uint64_t)ts.tv_nsec;
+}
+
+/* Until a signal; then until all calls have ended, or are broken off. */
+static int
+serve(const struct program_worker *worker)
+{
+	uint64_t end_ns;
+
+	while (!turn(worker->signals))
+		;
+	end_ns = now_ns() + worker->grace_ns;
+	while (hwt_durable_worker_stop(worker->worker, 0) != 0) {
+		if (now_ns() >= end_ns + HWT_SEC(5))
+			return STATUS_SERVER;
+		while (now_ns() >= end_ns && http.active != NULL)
+			job_end(http.active, HWT_DURABLE_RETRY, HWT_NEVER,
+			    "broken off, since hwt-http ends");
+		(void)turn(worker->signals);
+	}
+	return 0;
+}
+
+static void
+read_secret(const char *path)
+{
+	FILE *file = fopen(path, "re");
+
+	if (file == NULL ||
+	    fgets(http.secret, sizeof(http.secret), file) == NULL ||
+	    http.secret[0] == '\n')
+		program_fail(STATUS_USAGE, "%s: no secret is in it", path);
+	(void)fclose(file);
+	http.secret[strcspn(http.secret, "\r\n")] = '\0';
+}
+
+static void
+parse_option(int option)
+{
+	if (option == 'c')
+		http.calls = parse_number(optarg, 1, CALLS_MAX);
+	else if (option == 'l')
+		http.limit_ns = parse_time(optarg);
+	else if (option == 's')
+		read_secret(optarg);
+	else if (option == 'f')
+		http.ca_file = optarg;
+	else if (option != 'a')
+		program_usage();
+	else if (!allowed_add(&http.allowed, optarg))
+		program_fail(STATUS_USAGE,
+		    "'%s' is not a URL of http or https without user, query "
+		    "and fragment, or there are more than %d",
+		    optarg, ALLOWED_MAX);
+}
+
+static void
+parse(struct program_worker *worker, int argc, char **argv)
+{
+	static const struct option known[] = {
+	    OPTIONS_SHARED,
+	    OPTIONS_WORKER,
+	    {"allow", required_argument, NULL, 'a'},
+	    {"calls", required_argument, NULL, 'c'},
+	    {"limit", required_argument, NULL, 'l'},
+	    {"secret-file", required_argument, NULL, 's'},
+	    {"ca-file", required_argument, NULL, 'f'},
+	    {NULL, 0, NULL, 0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (!option_is_worker(worker, option, optarg))
+			parse_option(option);
+	}
+	if (worker->options.queue == NULL || http.allowed.count == 0 ||
+	    optind != argc)
+		program_usage();
 }
 
 int
 main(int argc, char **argv)
 {
-	static const struct program program = {.name = "hwt-http",
-	    .usage = usage,
-	    .rows = {rows},
-	    .many = "queue"};
-	struct hwt_durable_worker_options work;
-	struct call_options options;
-	struct hwt_durable *durable;
-	struct calls *calls;
-	enum status status;
-	uint64_t grace_ns;
-	int error;
+	struct program_worker worker = {
+	    .options.callback = receive, .grace_ns = HWT_SEC(30)};
+	int status;
 
-	if (options_read(&program, argc, argv) != 0)
-		usage_error("%s: there are options alone", argv[0]);
-	work = worker_options_read();
-	options = call_options_read();
-	grace_ns = option_seconds("grace", grace, HWT_SEC(30), 0, DAY_NS);
-	work.outstanding_max = options.concurrency;
-	descriptors_raise(options.concurrency);
-	worker_metrics_open();
-	/* However long that takes, a signal ends us as it would any program. */
-	durable = handle_open();
-	error = calls_start(&calls, &options);
-	if (error != 0) {
-		complain("%s", system_text(error));
-		finish(STATUS_NO);
-	}
-	work.ctx = calls;
-	status = worker_serve(durable, &work, calls_release, grace_ns);
-	calls_end(calls);
-	address_rules_free(options.rules);
-	finish(status);
+	(void)curl_global_init(CURL_GLOBAL_ALL);
+	parse(&worker, argc, argv);
+	http.multi = curl_multi_init();
+	worker.options.outstanding_max = http.calls;
+	program_start(&worker);
+	status = serve(&worker);
+	if (status == 0)
+		(void)hwt_durable_close(worker.durable);
+	return status;
 }

@@ -1,85 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What hwtctl, hwtd, hwt-exec and hwt-http share: the command line, messages,
- * and what the exit status says.
- */
-#ifndef HWT_DURABLE_OPTIONS_H
-#define HWT_DURABLE_OPTIONS_H
+/* What hwtctl, hwt-exec and hwt-http share. */
+#ifndef HWT_DURABLE_PROGRAMS_OPTIONS_H
+#define HWT_DURABLE_PROGRAMS_OPTIONS_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "modules/durable/hwt_durable.h"
 
-enum status {
-	STATUS_YES,
-	STATUS_NO, /* not found, or refused */
-	STATUS_USAGE,
-	STATUS_UNREACHABLE
+/* Exit statuses. */
+enum {
+	STATUS_NO = 1, /* some task is not there, or not as it must be */
+	STATUS_USAGE = 2, /* nothing was sent */
+	STATUS_SERVER = 3 /* the server was not reached, or refused */
 };
 
-/* An option of a program: --name, and what follows it unless it is a flag. */
-struct option_row {
-	const char *name; /* NULL ends a table */
-	const char **value; /* NULL until it is given; "" for a flag */
-	bool flag;
-};
+/* In a table of getopt_long, before the program's own, which are letters of
+ * lower case. */
+#define OPTIONS_SHARED                                       \
+	{"server", required_argument, NULL, 'S'},            \
+	    {"space", required_argument, NULL, 'N'},         \
+	    {"user", required_argument, NULL, 'U'},          \
+	    {"password-file", required_argument, NULL, 'P'}, \
+	    {"timeout", required_argument, NULL, 'T'},       \
+	    {"version", no_argument, NULL, 'V'},             \
+	{                                                    \
+		"help", no_argument, NULL, 'H'               \
+	}
 
+#define USAGE_SHARED                                                        \
+	"  --server SERVER        HOST:PORT (127.0.0.1:7379), unix:PATH,\n" \
+	"                         sentinel:..., cluster:... or file:DIR\n"  \
+	"  --space NAME           of the queues (hwt)\n"                    \
+	"  --user NAME, --password-file FILE\n"                             \
+	"  --timeout TIME         of a call (5s)\n"                         \
+	"A TIME is a number and ms, s, m, h or d.\n"
+
+/* Each program has one. */
 struct program {
-	const char *name;
-	const char *usage; /* what --help prints before what all share */
-	/* Tables of options, at most two; NULL. */
-	const struct option_row *rows[2];
-	/* An option that may be given again: its value has commas between. */
-	const char *many;
-	/* The first argument that is none of an option ends the options. */
-	bool command;
+	const char *name, *usage;
+	struct hwt_durable_options connect;
+};
+extern struct program program;
+
+/* Whether it was one of the above, which is done then. */
+bool option_is_shared(int option, const char *argument);
+
+/* These end the program. */
+void program_fail(int status, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
+void program_usage(void) __attribute__((noreturn));
+uint64_t parse_number(const char *text, uint64_t least, uint64_t most);
+uint64_t parse_time(const char *text);
+/* FIRST:MOST. */
+void parse_retry(const char *text, uint64_t *first_ns, uint64_t *most_ns);
+struct hwt_durable *program_open(void);
+
+/* A sentence about an error of hwt_durable. */
+const char *error_text(int error);
+
+/* Bytes that are no printable ASCII, and backslashes, as \xHH. */
+void print_bytes(FILE *to, const char *bytes, size_t length);
+
+/* What hwt-exec and hwt-http have besides. */
+#define OPTIONS_WORKER                                    \
+	{"queue", required_argument, NULL, 'Q'},          \
+	    {"visibility", required_argument, NULL, 'I'}, \
+	{                                                 \
+		"grace", required_argument, NULL, 'G'     \
+	}
+
+#define USAGE_WORKER                                                     \
+	"  --visibility TIME      of a lease, which is extended (30s)\n" \
+	"  --grace TIME           at SIGTERM, for what runs (30s)\n"
+
+struct program_worker {
+	struct hwt_durable_worker_options options;
+	uint64_t grace_ns;
+	struct hwt_durable *durable;
+	struct hwt_durable_worker *worker;
+	int signals; /* SIGTERM and SIGINT are read from it, and blocked */
 };
 
-/* What the options that all programs have say; the rest is for the program to
- * fill in. */
-extern struct hwt_durable_options open_options;
-
-/* Reads the options in argv; call it before the other functions here. --help
- * and --version print a text and end the process; so does an option that is not
- * known or has a bad value, with STATUS_USAGE. Moves the arguments that are no
- * options to the front of argv, and returns their number. */
-int options_read(const struct program *program, int argc, char **argv);
-
-/* A line on stderr with the program's name. Nothing in it controls a terminal.
- */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* The same, and ends the process with STATUS_USAGE. */
-void usage_error(const char *format, ...)
-    __attribute__((noreturn, format(printf, 1, 2)));
-
-/* These end the process if text is not what it should be. A number or a time,
- * in nanoseconds, that is not given, NULL, is otherwise. */
-uint64_t option_number(const char *name, const char *text, uint64_t otherwise,
-    uint64_t min, uint64_t max);
-uint64_t option_seconds(const char *name, const char *text,
-    uint64_t otherwise_ns, uint64_t min_ns, uint64_t max_ns);
-void option_queue(const char *name, const char *text);
-/* A list of them, with commas between. */
-void option_queues(const char *name, const char *text);
-
-/* Opens with open_options, or ends the process. */
-struct hwt_durable *handle_open(void);
-
-/* Whether the space has been gone for so long that it will not come back by
- * itself; it is told. */
-bool space_is_gone(void);
-
-/* What an errno value means. */
-const char *system_text(int error);
-
-/* What an error of this library means for a user, and for the exit status. */
-const char *explain(int error);
-enum status error_status(int error);
-
-/* Ends the process with status, or with STATUS_NO if not all that was written
- * to stdout has got there. */
-_Noreturn void finish(enum status status);
+bool option_is_worker(
+    struct program_worker *worker, int option, const char *argument);
+void program_start(struct program_worker *worker);
 
 #endif

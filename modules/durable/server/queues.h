@@ -25,6 +25,7 @@ struct queue {
 	bool dirty;
 	bool looked_at; /* its waiting takes are to be tried */
 	struct connection *waiting; /* first to wait; the server's */
+	struct queue *waited_next, *waited_prev; /* while there is one */
 	size_t name_length;
 	char name[];
 };

@@ -3,23 +3,6 @@
 
 #include <string.h>
 
-/* Where a line ends, without its end; NULL: not here yet. */
-static const char *
-line_end(const char *at, const char *end)
-{
-	const char *line = memchr(at, '\n', (size_t)(end - at));
-
-	if (line == NULL)
-		return NULL;
-	return line > at && line[-1] == '\r' ? line - 1 : line;
-}
-
-static const char *
-after_line(const char *end)
-{
-	return *end == '\r' ? end + 2 : end + 1;
-}
-
 enum parsed {
 	COMPLETE,
 	INCOMPLETE,
@@ -31,16 +14,19 @@ static enum parsed
 parse_number(const char **at, const char *end, char mark, uint64_t most,
     uint64_t *number)
 {
-	const char *line = line_end(*at, end);
+	const char *line =
+	    *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
 	struct argument digits;
 
+	if (*at < end && **at != mark)
+		return WRONG;
 	if (line == NULL)
 		return end - *at > 32 ? WRONG : INCOMPLETE;
-	digits = (struct argument){*at + 1, (size_t)(line - *at) - 1};
-	if (line == *at || **at != mark ||
+	digits = (struct argument){*at + 1, (size_t)(line - *at) - 2};
+	if (line - *at < 3 || line[-1] != '\r' ||
 	    !argument_number(&digits, 0, most, number))
 		return WRONG;
-	*at = after_line(line);
+	*at = line + 1;
 	return COMPLETE;
 }
 
@@ -56,51 +42,8 @@ parse_word(struct argument *word, const char **at, const char *end)
 	if ((uint64_t)(end - *at) < length + 2)
 		return INCOMPLETE;
 	*word = (struct argument){*at, length};
-	*at += length;
-	if ((*at)[0] != '\r' || (*at)[1] != '\n')
-		return WRONG;
-	*at += 2;
-	return COMPLETE;
-}
-
-static enum parsed
-parse_array(struct request *request, const char **at, const char *end)
-{
-	uint64_t count;
-	enum parsed parsed =
-	    parse_number(at, end, '*', REQUEST_WORDS_MAX, &count);
-	size_t i;
-
-	for (i = 0; i < count && parsed == COMPLETE; i++)
-		parsed = parse_word(&request->word[i], at, end);
-	request->count = count;
-	return parsed;
-}
-
-static enum parsed
-parse_line(struct request *request, const char **at, const char *end)
-{
-	const char *line = line_end(*at, end);
-	const char *word;
-
-	if (line == NULL)
-		return end - *at > REQUEST_LINE_MAX ? WRONG : INCOMPLETE;
-	request->count = 0;
-	while (*at < line) {
-		if (**at == ' ' || **at == '\t') {
-			++*at;
-			continue;
-		}
-		word = *at;
-		while (*at < line && **at != ' ' && **at != '\t')
-			++*at;
-		if (request->count == REQUEST_WORDS_MAX)
-			return WRONG;
-		request->word[request->count++] =
-		    (struct argument){word, (size_t)(*at - word)};
-	}
-	*at = after_line(line);
-	return COMPLETE;
+	*at += length + 2;
+	return (*at)[-2] == '\r' && (*at)[-1] == '\n' ? COMPLETE : WRONG;
 }
 
 long
@@ -109,17 +52,23 @@ request_parse(struct request *request, const char *bytes, size_t length,
 {
 	const char *at = bytes;
 	const char *end = bytes + length;
+	uint64_t count = 0;
 	enum parsed parsed;
+	size_t i;
 
+	request->count = 0;
 	if (length == 0)
 		return 0;
-	parsed = *at == '*' ? parse_array(request, &at, end)
-			    : parse_line(request, &at, end);
+	/* redis-cli --pipe sends an empty line before its last request. */
+	if (length >= 2 && bytes[0] == '\r' && bytes[1] == '\n')
+		return 2;
+	parsed = parse_number(&at, end, '*', REQUEST_WORDS_MAX, &count);
+	for (i = 0; i < count && parsed == COMPLETE; i++)
+		parsed = parse_word(&request->word[i], &at, end);
+	request->count = count;
 	if (parsed == COMPLETE)
 		return at - bytes;
 	*error = "ERR this is no request, or one with too many or too long "
 		 "words";
-	if (parsed == INCOMPLETE && length < REQUEST_BYTES_MAX)
-		return 0;
-	return -1;
+	return parsed == INCOMPLETE && length < REQUEST_BYTES_MAX ? 0 : -1;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests in Redis' protocol: an array of byte strings, or a line of words.
+ * Requests in Redis' protocol: an array of byte strings. A line of words is
+ * none, so that nothing that a browser sends as HTTP is run.
  * Nothing is allocated for what a client only announces, and everything has a
  * bound.
  */
@@ -12,7 +13,6 @@
 #define REQUEST_WORDS_MAX (3 * MACHINE_TASKS_MAX + 64)
 #define REQUEST_WORD_MAX ((size_t)(1 << 20) + 64)
 #define REQUEST_BYTES_MAX ((size_t)80 << 20)
-#define REQUEST_LINE_MAX 4096
 
 struct request {
 	size_t count;

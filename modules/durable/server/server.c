@@ -18,12 +18,12 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,6 +39,7 @@
 #define BUFFER_KEPT 65536 /* of an empty one */
 #define PAYLOAD_DEFAULT 65536
 #define LISTENERS_MAX 8
+#define WAKE_STOP (-1)
 
 struct buffer {
 	char *bytes;
@@ -81,11 +82,15 @@ struct server {
 	char *password;
 	size_t payload_max;
 	int epoll;
-	struct source wake; /* an eventfd */
+	/* A pipe of numbers: descriptors to connect, or WAKE_STOP. Any thread
+	 * writes to it, a signal handler too. */
+	struct source wake;
+	int wake_write;
 	struct source listeners[LISTENERS_MAX];
 	size_t listener_count;
 	bool stopping; /* by the thread that runs it */
 	struct connection *first, *touched;
+	struct queue *waited; /* all that somebody waits for */
 	uint64_t tidy_ns; /* when it was done last */
 	struct request request; /* the one that is being run */
 };
@@ -218,22 +223,27 @@ touch(struct server *server, struct connection *connection)
  */
 
 static void
-wait_begin(
-    struct connection *connection, struct queue *queue, uint64_t block_ms)
+wait_begin(struct server *server, struct connection *connection,
+    struct queue *queue, uint64_t block_ms)
 {
-	struct connection *last = queue->waiting;
+	struct connection *last;
 
 	connection->waits_for = queue;
 	connection->wait_next = NULL;
 	connection->wait_until_ns = block_ms == 0
 	    ? UINT64_MAX
 	    : clock_steady_ns() + block_ms * CLOCK_MS_NS;
-	/* The first has the last as its prev. */
-	if (last == NULL) {
+	if (queue->waiting == NULL) {
 		connection->wait_prev = connection;
 		queue->waiting = connection;
+		queue->waited_prev = NULL;
+		queue->waited_next = server->waited;
+		if (server->waited != NULL)
+			server->waited->waited_prev = queue;
+		server->waited = queue;
 		return;
 	}
+	/* The first has the last as its prev. */
 	last = queue->waiting->wait_prev;
 	last->wait_next = connection;
 	connection->wait_prev = last;
@@ -241,7 +251,7 @@ wait_begin(
 }
 
 static void
-wait_end(struct connection *connection)
+wait_end(struct server *server, struct connection *connection)
 {
 	struct queue *queue = connection->waits_for;
 	struct connection *after = connection->wait_next;
@@ -255,6 +265,14 @@ wait_end(struct connection *connection)
 	if (after != NULL)
 		after->wait_prev = connection->wait_prev;
 	connection->waits_for = NULL;
+	if (queue->waiting != NULL)
+		return;
+	if (queue->waited_prev != NULL)
+		queue->waited_prev->waited_next = queue->waited_next;
+	else
+		server->waited = queue->waited_next;
+	if (queue->waited_next != NULL)
+		queue->waited_next->waited_prev = queue->waited_prev;
 }
 
 /*
@@ -297,7 +315,7 @@ run_on_queue(struct server *server, struct connection *connection,
 	queues_run(&server->queues, queue, command, &call);
 	if (call.blocked) {
 		if (connection->waits_for == NULL)
-			wait_begin(connection, queue, call.block_ms);
+			wait_begin(server, connection, queue, call.block_ms);
 		return false;
 	}
 	queues_drop_unused(&server->queues, queue);
@@ -415,7 +433,7 @@ run_common(struct server *server, struct connection *connection)
 {
 	const struct request *request = &server->request;
 
-	if (word_is(server, 0, "PING")) {
+	if (word_is(server, 0, "PING") || word_is(server, 0, "ECHO")) {
 		if (request->count > 1)
 			answer_bytes(connection, request->word[1].bytes,
 			    request->word[1].length);
@@ -516,7 +534,7 @@ wait_try(struct server *server, struct connection *connection, bool final)
 	if (!run_on_queue(server, connection,
 		command_find("TAKE", strlen("TAKE")), final))
 		return false;
-	wait_end(connection);
+	wait_end(server, connection);
 	connection->replies++;
 	buffer_consume(in, (size_t)length);
 	run_requests(server, connection);
@@ -546,10 +564,9 @@ serve_waiting(struct server *server)
 	uint64_t now_ns = clock_steady_ns();
 	struct queue *queue, *next;
 
-	for (queue = server->queues.first; queue != NULL; queue = next) {
-		next = queue->next;
-		if (queue->waiting == NULL)
-			continue;
+	/* Serving one may add queues at the front, and removes no other. */
+	for (queue = server->waited; queue != NULL; queue = next) {
+		next = queue->waited_next;
 		serve_queue(server, queue, now_ns);
 		queues_drop_unused(&server->queues, queue);
 	}
@@ -566,9 +583,7 @@ wait_ms(const struct server *server)
 	struct queue *queue;
 	uint64_t ms;
 
-	for (queue = server->queues.first; queue; queue = queue->next) {
-		if (queue->waiting == NULL)
-			continue;
+	for (queue = server->waited; queue; queue = queue->waited_next) {
 		ms = machine_wait_ms(queue->machine, clock_time(&queue->clock));
 		if (ms < least_ms)
 			least_ms = ms;
@@ -596,7 +611,7 @@ connection_destroy(struct server *server, struct connection *connection)
 	struct queue *queue = connection->waits_for;
 
 	if (queue != NULL) {
-		wait_end(connection);
+		wait_end(server, connection);
 		queues_drop_unused(&server->queues, queue);
 	}
 	if (connection->prev != NULL)
@@ -622,26 +637,23 @@ watch(struct server *server, struct source *source)
 	    : -errno;
 }
 
-int
-server_connect(struct server *server, int fd)
+static void
+connection_create(struct server *server, int fd, bool trusted)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
-	int error;
 
 	if (connection == NULL) {
 		(void)close(fd);
-		return -ENOMEM;
+		return;
 	}
 	connection->source = (struct source){SOURCE_CONNECTION, fd};
-	connection->authenticated = server->password == NULL;
+	connection->authenticated = trusted || server->password == NULL;
 	connection->next = server->first;
 	if (server->first != NULL)
 		server->first->prev = connection;
 	server->first = connection;
-	error = watch(server, &connection->source);
-	if (error != 0)
+	if (watch(server, &connection->source) != 0)
 		connection_destroy(server, connection);
-	return error;
 }
 
 static void
@@ -651,7 +663,21 @@ accept_all(struct server *server, const struct source *listener)
 
 	while ((fd = accept4(listener->fd, NULL, NULL,
 		    SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
-		(void)server_connect(server, fd);
+		connection_create(server, fd, false);
+}
+
+/* What other threads have written to the pipe. */
+static void
+take_wakes(struct server *server)
+{
+	int fd;
+
+	while (read(server->wake.fd, &fd, sizeof(fd)) == sizeof(fd)) {
+		if (fd == WAKE_STOP)
+			server->stopping = true;
+		else
+			connection_create(server, fd, true);
+	}
 }
 
 static void
@@ -744,11 +770,9 @@ take_event(struct server *server, const struct epoll_event *event)
 {
 	struct source *source = event->data.ptr;
 	struct connection *connection = event->data.ptr;
-	eventfd_t ignored;
 
 	if (source->kind == SOURCE_WAKE) {
-		(void)eventfd_read(source->fd, &ignored);
-		server->stopping = true;
+		take_wakes(server);
 		return;
 	}
 	if (source->kind == SOURCE_LISTENER) {
@@ -782,10 +806,28 @@ server_run(struct server *server, char why[200])
 	return error;
 }
 
+/* A pipe takes so few bytes whole, or none. */
+static int
+wake(const struct server *server, int number)
+{
+	return write(server->wake_write, &number, sizeof(number)) > 0 ? 0
+								      : -errno;
+}
+
 void
 server_stop(struct server *server)
 {
-	(void)eventfd_write(server->wake.fd, 1);
+	(void)wake(server, WAKE_STOP);
+}
+
+int
+server_connect(struct server *server, int fd)
+{
+	int error = wake(server, fd);
+
+	if (error != 0)
+		(void)close(fd);
+	return error;
 }
 
 int
@@ -793,8 +835,10 @@ server_listen(struct server *server, int fd)
 {
 	struct source *listener = &server->listeners[server->listener_count];
 
-	if (server->listener_count == LISTENERS_MAX)
+	if (server->listener_count == LISTENERS_MAX) {
+		(void)close(fd);
 		return -ENOSPC;
+	}
 	*listener = (struct source){SOURCE_LISTENER, fd};
 	server->listener_count++;
 	return watch(server, listener);
@@ -805,7 +849,7 @@ server_create(
     struct server **made, const struct server_options *options, char why[200])
 {
 	struct server *server = calloc(1, sizeof(*server));
-	int error;
+	int error, ends[2] = {-1, -1};
 
 	if (server == NULL)
 		return -ENOMEM;
@@ -823,8 +867,9 @@ server_create(
 		return error;
 	}
 	server->epoll = epoll_create1(EPOLL_CLOEXEC);
-	server->wake = (struct source){
-	    SOURCE_WAKE, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	(void)pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+	server->wake = (struct source){SOURCE_WAKE, ends[0]};
+	server->wake_write = ends[1];
 	server->password =
 	    options->password != NULL ? strdup(options->password) : NULL;
 	if (server->epoll < 0 || server->wake.fd < 0 ||
@@ -840,11 +885,13 @@ server_create(
 void
 server_destroy(struct server *server)
 {
+	take_wakes(server);
 	while (server->first != NULL)
 		connection_destroy(server, server->first);
 	queues_close(&server->queues);
 	(void)close(server->epoll);
 	(void)close(server->wake.fd);
+	(void)close(server->wake_write);
 	while (server->listener_count > 0)
 		(void)close(server->listeners[--server->listener_count].fd);
 	free(server->password);

@@ -18,15 +18,20 @@ struct server_options {
 	size_t payload_max; /* 0: 64 KiB */
 };
 
-/* 0 or -errno: see store_open. *why, if it is not NULL, becomes a sentence. */
+/* 0 or -errno: see store_open; then why is a sentence. */
 int server_create(struct server **server, const struct server_options *options,
     char why[200]);
-/* After server_run has returned. */
+/* After server_run has returned, and no other call can come. It ends all
+ * connections. */
 void server_destroy(struct server *server);
 
-/* Sockets that listen, and others that are connected: the server owns them.
- * Before server_run. */
+/* A socket that listens, and does not block; before server_run. The server owns
+ * it, also on an error. */
 int server_listen(struct server *server, int fd);
+
+/* One end of a pair of sockets, whose other end is a client that needs no
+ * password. From any thread, also while the server runs. The server owns it,
+ * also on an error. -EAGAIN: too many at a time. */
 int server_connect(struct server *server, int fd);
 
 /* Until server_stop, from any thread or signal handler. -EIO: the disk has

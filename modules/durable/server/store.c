@@ -3,8 +3,8 @@
  * The store on SQLite: one table of rows, in a database with a write-ahead log
  * and synchronous=FULL, so that a commit is one fsync of the log.
  *
- * Each row ends with a checksum of its key and bytes, since SQLite has none of
- * pages. Small pages make a commit of few rows short.
+ * Each row has a checksum of its key and bytes, since SQLite has none of pages.
+ * Small pages make a commit of few rows short.
  */
 #include "modules/durable/server/store.h"
 
@@ -22,15 +22,33 @@
 #define APPLICATION_ID 0x68777464 /* "hwtd" */
 #define STORE_VERSION 1
 #define RESERVE_BYTES ((off_t)16 << 20)
-#define CHECKSUM_BYTES sizeof(uint32_t)
+
+enum statement {
+	BEGIN,
+	PUT,
+	REMOVE,
+	COMMIT,
+	ROLL_BACK,
+	GET,
+	SCAN,
+	STATEMENTS
+};
+
+static const char *const texts[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [PUT] = "INSERT OR REPLACE INTO rows VALUES (?1, ?2, ?3)",
+    [REMOVE] = "DELETE FROM rows WHERE key = ?1",
+    [COMMIT] = "COMMIT",
+    [ROLL_BACK] = "ROLLBACK",
+    [GET] = "SELECT key, sum, bytes FROM rows WHERE key = ?1",
+    [SCAN] = "SELECT key, sum, bytes FROM rows ORDER BY key",
+};
 
 struct store {
 	sqlite3 *database;
-	sqlite3_stmt *begin, *put, *remove, *commit, *roll_back, *get;
+	sqlite3_stmt *statement[STATEMENTS];
 	int folder; /* locked */
 	bool durable; /* the setting of synchronous */
-	unsigned char *row; /* for a put */
-	size_t room;
 	char message[160];
 };
 
@@ -44,89 +62,68 @@ checksum(uint64_t key, const unsigned char *bytes, size_t length)
 	return (uint32_t)(sum ^ sum >> 32);
 }
 
-static void
-say(struct store *store, const char *what)
-{
-	(void)snprintf(store->message, sizeof(store->message), "%s", what);
-}
-
 static enum store_error
 error_of(struct store *store, int result)
 {
 	if (result == SQLITE_OK || result == SQLITE_DONE ||
 	    result == SQLITE_ROW)
 		return STORE_OK;
-	say(store, sqlite3_errmsg(store->database));
+	(void)snprintf(store->message, sizeof(store->message), "%s",
+	    sqlite3_errmsg(store->database));
 	return (result & 0xff) == SQLITE_FULL ? STORE_FULL : STORE_BROKEN;
 }
 
 static enum store_error
-step(struct store *store, sqlite3_stmt *statement)
+step(struct store *store, enum statement which)
 {
-	int result = sqlite3_step(statement);
-	enum store_error error = error_of(store, result);
+	sqlite3_stmt *statement = store->statement[which];
+	enum store_error error = error_of(store, sqlite3_step(statement));
 
 	(void)sqlite3_reset(statement);
 	return error;
 }
 
-/* Whether the database is this program's and of this version; a new one becomes
- * so. */
 static int
-claim(struct store *store)
+read_pragma(const struct store *store, const char *text)
 {
 	sqlite3_stmt *statement;
-	int id = -1, version = -1;
+	int number = -1;
 
-	if (sqlite3_prepare_v2(store->database,
-		"SELECT * FROM pragma_application_id, pragma_user_version", -1,
-		&statement, NULL) != SQLITE_OK)
-		return -EPROTO;
-	if (sqlite3_step(statement) == SQLITE_ROW) {
-		id = sqlite3_column_int(statement, 0);
-		version = sqlite3_column_int(statement, 1);
-	}
+	if (sqlite3_prepare_v2(store->database, text, -1, &statement, NULL) ==
+		SQLITE_OK &&
+	    sqlite3_step(statement) == SQLITE_ROW)
+		number = sqlite3_column_int(statement, 0);
 	(void)sqlite3_finalize(statement);
-	if (id == APPLICATION_ID && version == STORE_VERSION)
-		return 0;
-	if (id != 0 || version != 0) {
-		say(store, "the file is of another program or version");
-		return -EPROTO;
-	}
-	if (sqlite3_exec(store->database,
-		"BEGIN; PRAGMA application_id = 0x68777464;"
-		"PRAGMA user_version = 1;"
-		"CREATE TABLE rows (key INTEGER PRIMARY KEY, bytes BLOB);"
-		"COMMIT",
-		NULL, NULL, NULL) == SQLITE_OK)
-		return 0;
-	say(store, sqlite3_errmsg(store->database));
-	return -EPROTO;
+	return number;
+}
+
+/* Whether the database is this program's and of this version; a new one becomes
+ * so. */
+static bool
+claim(struct store *store)
+{
+	int id = read_pragma(store, "PRAGMA application_id");
+	int version = read_pragma(store, "PRAGMA user_version");
+
+	if (id == 0 && version == 0)
+		return sqlite3_exec(store->database,
+			   "BEGIN; PRAGMA application_id = 0x68777464;"
+			   "PRAGMA user_version = 1; CREATE TABLE rows "
+			   "(key INTEGER PRIMARY KEY, sum INTEGER, bytes BLOB);"
+			   "COMMIT",
+			   NULL, NULL, NULL) == SQLITE_OK;
+	return id == APPLICATION_ID && version == STORE_VERSION;
 }
 
 static bool
 prepare(struct store *store)
 {
-	static const struct {
-		size_t at;
-		const char *text;
-	} statements[] = {
-	    {offsetof(struct store, begin), "BEGIN IMMEDIATE"},
-	    {offsetof(struct store, put),
-		"INSERT OR REPLACE INTO rows VALUES (?1, ?2)"},
-	    {offsetof(struct store, remove), "DELETE FROM rows WHERE key = ?1"},
-	    {offsetof(struct store, commit), "COMMIT"},
-	    {offsetof(struct store, roll_back), "ROLLBACK"},
-	    {offsetof(struct store, get),
-		"SELECT bytes FROM rows WHERE key = ?1"},
-	};
-	size_t i;
+	int i;
 
-	for (i = 0; i < sizeof(statements) / sizeof(*statements); i++) {
-		void *at = (char *)store + statements[i].at;
-
-		if (sqlite3_prepare_v3(store->database, statements[i].text, -1,
-			SQLITE_PREPARE_PERSISTENT, at, NULL) != SQLITE_OK)
+	for (i = 0; i < STATEMENTS; i++) {
+		if (sqlite3_prepare_v3(store->database, texts[i], -1,
+			SQLITE_PREPARE_PERSISTENT, &store->statement[i],
+			NULL) != SQLITE_OK)
 			return false;
 	}
 	return true;
@@ -140,7 +137,6 @@ open_database(struct store *store, const char *folder)
 	    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 	    "PRAGMA wal_autocheckpoint = 16384; PRAGMA cache_size = -16384";
 	char path[4096];
-	int error;
 
 	if (snprintf(path, sizeof(path), "%s/tasks.db", folder) >=
 	    (int)sizeof(path))
@@ -150,15 +146,11 @@ open_database(struct store *store, const char *folder)
 		    SQLITE_OPEN_NOMUTEX,
 		NULL) != SQLITE_OK ||
 	    sqlite3_exec(store->database, settings, NULL, NULL, NULL) !=
-		SQLITE_OK) {
-		say(store, sqlite3_errmsg(store->database));
+		SQLITE_OK ||
+	    !claim(store) || !prepare(store))
 		return -EPROTO;
-	}
-	error = claim(store);
-	if (error == 0 && !prepare(store))
-		error = -EPROTO;
 	store->durable = true;
-	return error;
+	return 0;
 }
 
 static int
@@ -205,15 +197,12 @@ store_open(struct store **opened, const char *folder)
 void
 store_close(struct store *store)
 {
-	(void)sqlite3_finalize(store->begin);
-	(void)sqlite3_finalize(store->put);
-	(void)sqlite3_finalize(store->remove);
-	(void)sqlite3_finalize(store->commit);
-	(void)sqlite3_finalize(store->roll_back);
-	(void)sqlite3_finalize(store->get);
+	int i;
+
+	for (i = 0; i < STATEMENTS; i++)
+		(void)sqlite3_finalize(store->statement[i]);
 	(void)sqlite3_close(store->database);
 	(void)close(store->folder);
-	free(store->row);
 	free(store);
 }
 
@@ -227,44 +216,34 @@ store_begin(struct store *store, bool durable)
 	    sqlite3_exec(store->database, text, NULL, NULL, NULL) != SQLITE_OK)
 		return STORE_BROKEN;
 	store->durable = durable;
-	return step(store, store->begin);
+	/* A read that is left open would keep the log from starting anew. */
+	(void)sqlite3_reset(store->statement[GET]);
+	return step(store, BEGIN);
 }
 
 enum store_error
 store_put(struct store *store, uint64_t key, const void *bytes, size_t length)
 {
-	size_t whole = length + CHECKSUM_BYTES;
-	uint32_t sum = checksum(key, bytes, length);
-	unsigned char *row;
+	sqlite3_stmt *put = store->statement[PUT];
 
-	if (whole > store->room) {
-		row = realloc(store->row, 2 * whole);
-		if (row == NULL) {
-			say(store, "no memory");
-			return STORE_FULL;
-		}
-		store->row = row;
-		store->room = 2 * whole;
-	}
-	memcpy(store->row, bytes, length);
-	memcpy(store->row + length, &sum, sizeof(sum));
-	(void)sqlite3_bind_int64(store->put, 1, (sqlite3_int64)key);
-	(void)sqlite3_bind_blob64(
-	    store->put, 2, store->row, whole, SQLITE_STATIC);
-	return step(store, store->put);
+	(void)sqlite3_bind_int64(put, 1, (sqlite3_int64)key);
+	(void)sqlite3_bind_int64(put, 2, checksum(key, bytes, length));
+	(void)sqlite3_bind_blob64(put, 3, bytes, length, SQLITE_STATIC);
+	return step(store, PUT);
 }
 
 enum store_error
 store_remove(struct store *store, uint64_t key)
 {
-	(void)sqlite3_bind_int64(store->remove, 1, (sqlite3_int64)key);
-	return step(store, store->remove);
+	(void)sqlite3_bind_int64(
+	    store->statement[REMOVE], 1, (sqlite3_int64)key);
+	return step(store, REMOVE);
 }
 
 enum store_error
 store_commit(struct store *store)
 {
-	enum store_error error = step(store, store->commit);
+	enum store_error error = step(store, COMMIT);
 
 	if (error == STORE_FULL)
 		store_roll_back(store);
@@ -276,22 +255,22 @@ void
 store_roll_back(struct store *store)
 {
 	if (!sqlite3_get_autocommit(store->database))
-		(void)step(store, store->roll_back);
+		(void)step(store, ROLL_BACK);
 }
 
-/* The bytes of a row without its checksum; NULL: damaged. */
+/* The bytes of the row that was found; NULL: damaged. */
 static const void *
-row_bytes(sqlite3_stmt *statement, int column, uint64_t key, size_t *length)
+row_bytes(sqlite3_stmt *statement, uint64_t *key, size_t *length)
 {
-	const unsigned char *bytes = sqlite3_column_blob(statement, column);
-	size_t whole = (size_t)sqlite3_column_bytes(statement, column);
-	uint32_t sum;
+	const void *bytes = sqlite3_column_blob(statement, 2);
 
-	if (bytes == NULL || whole < CHECKSUM_BYTES)
-		return NULL;
-	*length = whole - CHECKSUM_BYTES;
-	memcpy(&sum, bytes + *length, sizeof(sum));
-	return sum == checksum(key, bytes, *length) ? bytes : NULL;
+	*key = (uint64_t)sqlite3_column_int64(statement, 0);
+	*length = (size_t)sqlite3_column_bytes(statement, 2);
+	return bytes != NULL &&
+		sqlite3_column_int64(statement, 1) ==
+		    checksum(*key, bytes, *length)
+	    ? bytes
+	    : NULL;
 }
 
 int
@@ -299,18 +278,14 @@ store_scan(struct store *store,
     bool (*visit)(void *ctx, uint64_t key, const void *bytes, size_t length),
     void *ctx)
 {
-	sqlite3_stmt *statement;
+	sqlite3_stmt *scan = store->statement[SCAN];
+	const void *bytes;
+	uint64_t key;
+	size_t length;
 	int result, error = 0;
 
-	if (sqlite3_prepare_v2(store->database,
-		"SELECT key, bytes FROM rows ORDER BY key", -1, &statement,
-		NULL) != SQLITE_OK)
-		return -EILSEQ;
-	while (error == 0 && (result = sqlite3_step(statement)) == SQLITE_ROW) {
-		uint64_t key = (uint64_t)sqlite3_column_int64(statement, 0);
-		size_t length;
-		const void *bytes = row_bytes(statement, 1, key, &length);
-
+	while (error == 0 && (result = sqlite3_step(scan)) == SQLITE_ROW) {
+		bytes = row_bytes(scan, &key, &length);
 		if (bytes == NULL)
 			error = -EILSEQ;
 		else if (!visit(ctx, key, bytes, length))
@@ -318,22 +293,19 @@ store_scan(struct store *store,
 	}
 	if (error == 0 && result != SQLITE_DONE)
 		error = -EILSEQ;
-	if (error == -EILSEQ)
-		say(store, "a row is damaged");
-	(void)sqlite3_finalize(statement);
+	(void)sqlite3_reset(scan);
 	return error;
 }
 
 const void *
 store_get(struct store *store, uint64_t key, size_t *length)
 {
-	(void)sqlite3_reset(store->get);
-	(void)sqlite3_bind_int64(store->get, 1, (sqlite3_int64)key);
-	if (sqlite3_step(store->get) != SQLITE_ROW) {
-		(void)sqlite3_reset(store->get);
-		return NULL;
-	}
-	return row_bytes(store->get, 0, key, length);
+	sqlite3_stmt *get = store->statement[GET];
+
+	(void)sqlite3_reset(get);
+	(void)sqlite3_bind_int64(get, 1, (sqlite3_int64)key);
+	return sqlite3_step(get) == SQLITE_ROW ? row_bytes(get, &key, length)
+					       : NULL;
 }
 
 int
@@ -348,7 +320,7 @@ store_backup(struct store *store, const char *path)
 		&statement, NULL) != SQLITE_OK)
 		return -EIO;
 	(void)sqlite3_bind_text(statement, 1, path, -1, SQLITE_STATIC);
-	error = step(store, statement);
+	error = error_of(store, sqlite3_step(statement));
 	(void)sqlite3_finalize(statement);
 	if (error == STORE_OK)
 		return 0;

@@ -2,15 +2,19 @@
 """The machine in its two hosts: hwt.so in a real Redis, and the server on its
 own store. Both get the same commands; both are killed under load.
 
-    hosts.py [--seconds N] [CLASS[.test] ...]
+    hosts.py [--seconds N] [--every N] [CLASS[.test] ...]
 
-The last line counts. --seconds is for each run with kills.
+The last line counts. --seconds is for each run with kills; --every says at
+which bytes a log is cut.
 """
+import errno
 import os
 import random
 import shutil
 import signal
 import socket
+import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +24,7 @@ import unittest
 
 BUILD = os.environ.get('BUILD', 'build/plain')
 SECONDS = 6
+EVERY = 229  # of the bytes at the end of a log that is cut
 
 
 class Error(Exception):
@@ -99,7 +104,8 @@ class Host:
 
     def start(self):
         log = open(os.path.join(self.folder, 'log'), 'ab')
-        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log)
+        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log,
+                                        env=self.environment())
         log.close()
         end = time.monotonic() + 30
         while True:
@@ -114,6 +120,9 @@ class Host:
                 if self.process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError('not started: ' + self.log()) from None
                 time.sleep(0.02)
+
+    def environment(self):
+        return None
 
     def connect(self):
         return Client(self.port)
@@ -145,9 +154,32 @@ class Redis(Host):
 
 
 class Server(Host):
+    def __init__(self, *more, faults=None):
+        self.faults = faults
+        super().__init__(*more)
+
+    def environment(self):
+        return self.faults and {**os.environ, **self.faults.environment}
+
     def command(self):
-        return [BUILD + '/durable/hwtd', '--data', self.folder + '/data',
+        return [BUILD + '/hwtd', '--data', self.folder + '/data',
                 '--listen', str(self.port), *self.more]
+
+
+class Faults:
+    """What faults.so does to servers that were started with it."""
+
+    def __init__(self):
+        self.file = tempfile.NamedTemporaryFile()
+        self.environment = {'HWT_FAULTS': self.file.name, 'LD_PRELOAD':
+                            os.path.abspath('build/plain/faults.so')}
+        self.set()
+
+    def set(self, wall_s=0, write_error=0, sync_error=0):
+        self.file.seek(0)
+        self.file.write(struct.pack('<qqq', int(wall_s * 10**9), write_error,
+                                    sync_error))
+        self.file.flush()
 
 
 def take(client, key, limit=10, visibility=30000, *more):
@@ -200,15 +232,15 @@ class Hosted:
         self.assertIsNone(self.client.call('HWT.TAKE', 'none', 'w', 1, 30000))
         self.assertEqual(self.client.call('HWT.QUEUES', 0, 100)[1], [])
 
-    def test_two_hundred_blocked_clients_get_one_task_each(self):
-        clients = [self.host.connect() for _ in range(200)]
+    def test_five_hundred_blocked_clients_get_one_task_each(self):
+        clients = [self.host.connect() for _ in range(500)]
         for client in clients:
             client.send('HWT.TAKE', 'q', 'w', 1, 30000, 'BLOCK', 10000)
         time.sleep(0.2)
-        words = [word for i in range(200) for word in (f'id{i}', 'x')]
+        words = [word for i in range(500) for word in (f'id{i}', 'x')]
         self.client.call('HWT.ADD', 'q', 'IN', 100, 'TASKS', *words)
         ids = {client.read()[0][0] for client in clients}
-        self.assertEqual(len(ids), 200)
+        self.assertEqual(len(ids), 500)
         for client in clients:
             client.close()
 
@@ -573,12 +605,44 @@ class InServer(Hosted, unittest.TestCase):
         self.assertTrue(self.raw(b'*1000000000\r\n'))
         self.assertTrue(self.raw(b'*2\r\n$99999999999\r\n'))
         self.assertTrue(self.raw(b'*1\r\n:5\r\n'))
+        self.assertTrue(self.raw(b'*' + b'1' * 100))
         self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
+        self.assertEqual(self.client.call('PING'), b'PONG')
+
+    def test_queues_that_nobody_asks_for_cost_nothing(self):
+        def ping():
+            begin = time.monotonic()
+            for _ in range(1000):
+                self.client.call('PING')
+            return time.monotonic() - begin
+        before = min(ping() for _ in range(3))
+        for i in range(10000):
+            self.client.send('HWT.ADD', f'q{i}', 'IN', 10**7, 'TASKS', 'a', '')
+        for _ in range(10000):
+            self.assertEqual(self.client.read(), [0])
+        # Looking at each of them takes 40 times as long.
+        self.assertLess(min(ping() for _ in range(3)), 10 * before)
+
+    def test_any_bytes_harm_nobody(self):
+        seed = random.randrange(10**6)
+        chance = random.Random(seed)
+        words = [b'HWT.ADD', b'HWT.TAKE', b'q', b'IN', b'0', b'TASKS', b'a',
+                 b'w', b'BLOCK', b'HWT.DEAD', b'LIST', b'INFO', b'AUTH']
+        for _ in range(150):
+            some = [chance.choice(words) for _ in range(chance.randrange(9))]
+            data = bytearray(b'*%d\r\n' % len(some) + b''.join(
+                b'$%d\r\n%s\r\n' % (len(word), word) for word in some))
+            for _ in range(chance.randrange(4)):
+                data[chance.randrange(len(data))] = chance.choice(
+                    b'\0\r\n$*-1999')
+            with socket.create_connection(('127.0.0.1', self.host.port)) as s:
+                s.sendall(data * chance.choice([1, 1, 50]))
+            self.assertIsNone(self.host.process.poll(), f'seed {seed}: {data}')
         self.assertEqual(self.client.call('PING'), b'PONG')
 
     def test_a_second_server_of_the_folder_is_refused(self):
         other = subprocess.run(
-            [BUILD + '/durable/hwtd', '--data', self.host.folder + '/data',
+            [BUILD + '/hwtd', '--data', self.host.folder + '/data',
              '--listen', str(free_port())], capture_output=True, timeout=30)
         self.assertEqual(other.returncode, 1)
         self.assertIn(b'another process', other.stderr)
@@ -634,7 +698,7 @@ class InServer(Hosted, unittest.TestCase):
         saved = self.host.folder + '/saved'
         shutil.copytree(self.host.folder + '/data', saved)
         last = 40
-        for cut in range(0, 4096, 229):
+        for cut in range(0, 4096, EVERY):
             shutil.rmtree(self.host.folder + '/data')
             shutil.copytree(saved, self.host.folder + '/data')
             with open(log, 'wb') as file:
@@ -655,7 +719,7 @@ class InServer(Hosted, unittest.TestCase):
         if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=40m', 'tmpfs',
                            host.folder + '/data']).returncode != 0:
             self.skipTest('no tmpfs can be mounted')
-        host.port, host.more = free_port(), ()
+        host.port, host.more, host.faults = free_port(), (), None
         try:
             host.start()
             self.fill_disk(host)
@@ -663,6 +727,206 @@ class InServer(Hosted, unittest.TestCase):
             host.kill()
             subprocess.run(['umount', host.folder + '/data'], check=True)
             host.close()
+
+    def faulty(self):
+        """A server with faults, a client of it, and the faults."""
+        faults = Faults()
+        host = Server(faults=faults)
+        self.addCleanup(host.close)
+        client = host.connect()
+        self.addCleanup(client.close)
+        return host, client, faults
+
+    def test_a_batch_that_is_not_committed_is_undone(self):
+        host, client, faults = self.faulty()
+        client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x', 'b', 'y')
+        task = take(client, 'q', 1)[b'a']
+        before = client.pairs('HWT.STAT', 'q')
+        faults.set(write_error=errno.ENOSPC)
+        requests = (('HWT.FINISH', 'q', 'DONE', 'TASKS', 'a', task[1]),
+                    ('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'c', 'z'),
+                    ('HWT.ADD', 'new', 'IN', 0, 'TASKS', 'c', 'z'),
+                    ('HWT.QUEUE', 'q', 'RATE', 7),
+                    ('HWT.CANCEL', 'q', 'b'))
+        for words in requests:
+            client.send(*words)
+        for words in requests:
+            self.assertTrue(str(client.read()).startswith('FULL'), words)
+        faults.set()
+        after = client.pairs('HWT.STAT', 'q')
+        for name in ('now', 'ahead', 'late', 'memory-bytes'):
+            del before[name], after[name]
+        self.assertEqual(after, before)
+        self.assertEqual(client.call(*requests[0]), [1])
+        # The disk has room again: that is seen within a second or two.
+        end = time.monotonic() + 10
+        while True:
+            try:
+                client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'd', 'z')
+                break
+            except Error:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.1)
+        # The log begins anew after 16 MiB.
+        for i in range(0, 800, 40):
+            client.call('HWT.ADD', 'other', 'IN', 0, 'TASKS',
+                        *[word for j in range(40)
+                          for word in (i + j, 'x' * 60000)])
+        self.assertLess(os.path.getsize(host.folder + '/data/tasks.db-wal'),
+                        32 << 20)
+        host.kill()
+        host.start()
+        client = host.connect()
+        states = [client.pairs('HWT.GET', 'q', name)['state']
+                  for name in ('a', 'b', 'd')]
+        self.assertEqual(states, [b'done', b'due', b'due'])
+        self.assertIsNone(client.call('HWT.GET', 'q', 'c'))
+        client.close()
+
+    def test_a_disk_that_fails_ends_the_process(self):
+        for fault in ({'sync_error': errno.EIO}, {'write_error': errno.EIO}):
+            with self.subTest(**fault):
+                host, client, faults = self.faulty()
+                client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
+                faults.set(**fault)
+                with self.assertRaises(OSError):
+                    client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'b', 'x')
+                self.assertEqual(host.process.wait(10), 1)
+                self.assertIn('hwtd: ends: the store: disk I/O', host.log())
+                faults.set()
+                host.start()
+                client = host.connect()
+                self.assertEqual(
+                    client.pairs('HWT.GET', 'q', 'a')['state'], b'due')
+                client.close()
+
+    def test_steps_of_the_clock_delay_nothing_and_end_no_lease(self):
+        host, client, faults = self.faulty()
+        client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'held', 'x')
+        held = take(client, 'q', 1, 2000)[b'held']
+        faults.set(wall_s=3600)
+        client.call('HWT.ADD', 'q', 'IN', 300, 'TASKS', 'a', 'x')
+        self.assertEqual(take(client, 'q', 1, 9000, 'BLOCK', 5000)[b'a'][2], 1)
+        self.assertEqual(client.call('HWT.EXTEND', 'q', 9000, 'TASKS', 'held',
+                                     held[1]), [1])
+        faults.set()
+        for name in ('b', 'c'):
+            begin = time.monotonic()
+            client.call('HWT.ADD', 'q', 'IN', 500, 'TASKS', name, 'x')
+            self.assertIn(name.encode(),
+                          take(client, 'q', 1, 9000, 'BLOCK', 20000))
+            took = time.monotonic() - begin
+            self.assertGreaterEqual(took, 0.5)
+            # Nine tenths of the speed, and not the hour.
+            self.assertLess(took, 60)
+            client.call('HWT.QUEUE', 'q')
+            ahead = client.pairs('HWT.STAT', 'q')['ahead']
+            self.assertGreater(
+                client.pairs('HWT.STAT', 'q')['now'],
+                time.time() * 1000 + 3500000)
+            host.kill()
+            host.start()
+            client = host.connect()
+        faults.set(wall_s=-3600)
+        client.call('HWT.ADD', 'q', 'IN', 300, 'TASKS', 'd', 'x')
+        self.assertIn(b'd', take(client, 'q', 1, 9000, 'BLOCK', 20000))
+        self.assertEqual(client.call('HWT.FINISH', 'q', 'DONE', 'TASKS',
+                                     'held', held[1]), [1])
+        client.close()
+
+    def test_a_store_of_another_program_or_version_is_refused(self):
+        self.host.stop()
+        path = self.host.folder + '/data/tasks.db'
+        for setting, back in (('application_id = 7', 'application_id = '
+                               + str(0x68777464)),
+                              ('user_version = 2', 'user_version = 1')):
+            self.change_store(path, setting)
+            with self.assertRaises(RuntimeError) as caught:
+                self.host.start()
+            self.assertIn('another program or version', str(caught.exception))
+            self.change_store(path, back)
+        self.host.start()
+        self.host.stop()
+        for name in os.listdir(self.host.folder + '/data'):
+            os.remove(f'{self.host.folder}/data/{name}')
+        with open(path, 'wb') as file:
+            file.write(b'no store' * 1000)
+        with self.assertRaises(RuntimeError):
+            self.host.start()
+        with open(path, 'rb') as file:
+            self.assertEqual(file.read(), b'no store' * 1000)
+
+    @staticmethod
+    def change_store(path, setting):
+        store = sqlite3.connect(path)
+        store.execute('PRAGMA ' + setting)
+        store.close()
+
+    def test_a_client_that_does_not_read_is_closed(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 10**6, 'TASKS', 'a',
+                         'x' * 65536)
+        with socket.create_connection(('127.0.0.1', self.host.port)) as raw:
+            request = b'*3\r\n$7\r\nHWT.GET\r\n$1\r\nq\r\n$1\r\na\r\n'
+            raw.settimeout(20)
+            with self.assertRaises(OSError):
+                for _ in range(1000):
+                    raw.sendall(request * 100)
+                    time.sleep(0.01)
+        self.assertEqual(self.client.call('PING'), b'PONG')
+
+    def test_requests_of_a_browser_are_not_run(self):
+        body = b'HWT.ADD q IN 0 TASKS a x\r\n'
+        for head in (b'POST / HTTP/1.1\r\n', b'GET / HTTP/1.1\r\nHost: x\r\n',
+                     b'Host: x\r\n'):
+            self.assertTrue(self.raw(head + b'\r\n' + body))
+        self.assertEqual(self.client.call('HWT.QUEUES', 0, 10)[1], [])
+
+    def test_what_clients_of_redis_send_is_understood(self):
+        for words, answer in (
+                (('ping',), b'PONG'), (('PING', 'x'), b'x'),
+                (('SELECT', 0), b'OK'), (('CLIENT', 'SETNAME', 'x'), b'OK'),
+                (('COMMAND', 'DOCS'), []), (('QUIT',), b'OK')):
+            self.assertEqual(self.client.call(*words), answer)
+        self.client = self.host.connect()
+        self.assertIn(b'hwtd_version:', self.client.call('INFO'))
+        for words in (('SELECT', 1), ('SET', 'a', 1), ('HWT.ADD',),
+                      ('HWT.BACKUP',), ('HWT.NOTHING', 'q'), ('AUTH', 'x')):
+            with self.assertRaises(Error):
+                self.client.call(*words)
+
+    def test_redis_cli_and_a_unix_socket(self):
+        self.host.stop()
+        path = self.host.folder + '/socket'
+        self.host.more = ('--listen', 'unix:' + path)
+        self.host.start()
+        for where in (['-p', str(self.host.port)], ['-s', path]):
+            run = subprocess.run(
+                ['redis-cli', *where, 'HWT.ADD', 'q', 'IN', '0', 'TASKS',
+                 where[0], 'x'], capture_output=True, text=True, timeout=20)
+            self.assertEqual(run.stdout, '0\n')
+        run = subprocess.run(
+            ['redis-cli', '-s', path, '--pipe'], timeout=20,
+            input=b''.join(
+                b'*3\r\n$10\r\nHWT.CANCEL\r\n$1\r\nq\r\n$2\r\n-%c\r\n' % name
+                for name in b'ps' * 150), capture_output=True)
+        self.assertIn(b'errors: 0, replies: 300', run.stdout)
+
+    def test_the_client_of_python_for_redis(self):
+        try:
+            import redis
+        except ImportError:
+            self.skipTest('there is no python3-redis')
+        client = redis.Redis(port=self.host.port)
+        self.assertTrue(client.ping())
+        with client.pipeline(transaction=False) as pipeline:
+            for i in range(100):
+                pipeline.execute_command('HWT.ADD', 'q', 'IN', 0, 'TASKS',
+                                         f'a{i}', 'x')
+            self.assertEqual(pipeline.execute(), [[0]] * 100)
+        tasks = client.execute_command('HWT.TAKE', 'q', 'w', 100, 1000,
+                                       'BLOCK', 1000)
+        self.assertEqual(len(tasks), 100)
+        client.close()
 
     def fill_disk(self, host):
         client = host.connect()
@@ -674,6 +938,9 @@ class InServer(Hosted, unittest.TestCase):
                 stored += 1
         self.assertTrue(str(caught.exception).startswith('FULL'))
         self.assertGreater(stored, 50)
+        # The reserve is for what ends tasks.
+        with self.assertRaises(Error):
+            client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'small', 'x')
         self.assertEqual(client.pairs('HWT.STAT', 'q')['added-total'], stored)
         done = 0
         while done < stored:
@@ -687,10 +954,13 @@ class InServer(Hosted, unittest.TestCase):
 
 
 def main():
-    global SECONDS
+    global SECONDS, EVERY
     words = sys.argv[1:]
-    if words[:1] == ['--seconds']:
-        SECONDS = float(words[1])
+    while words[:1] in (['--seconds'], ['--every']):
+        if words[0] == '--every':
+            EVERY = int(words[1])
+        else:
+            SECONDS = float(words[1])
         words = words[2:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     loader = unittest.defaultTestLoader

@@ -1,496 +1,400 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "modules/durable/test/spec/durable.h"
-
-#include <poll.h>
-#include <stdio.h>
+/*
+ * The promises of hwt_durable.h and its errors, each by an example, with the
+ * queues in this process.
+ */
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
-struct place place;
+#include "modules/durable/hwt_durable.h"
+#include "test/spec/support.h"
 
-struct hwt_durable_options
-place_options(void)
+#define QUEUE "mail"
+
+/* What callbacks have seen, and what the next one is to answer. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	unsigned count;
+	char id[64][HWT_DURABLE_ID_MAX + 1];
+	uint64_t fence[64], due_ns[64], begun_ns[64];
+	uint32_t attempt[64];
+	struct hwt_durable_token token;
+	int answer; /* of the first attempt of each; then 0 */
+	struct hwt_durable_worker *stops; /* it is stopped in the callback */
+	int stopped;
+} seen = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static char folder[64];
+static struct hwt_durable *durable;
+static struct hwt_durable_worker *worker;
+
+static void
+log_nothing(void *ctx, int level, const char *message)
 {
-	return (struct hwt_durable_options){
-	    .servers = place.server.servers,
-	    .shards = 2,
-	    .timeout_ns = HWT_SEC(20),
-	    .flags = HWT_DURABLE_CREATE,
-	    .log = &place.hook,
+	(void)ctx;
+	(void)level;
+	(void)message;
+}
+
+static void
+do_nothing(hwt_timeout timeout, void *arg)
+{
+	(void)timeout;
+	(void)arg;
+}
+
+static const struct hwt_log quiet = {log_nothing, NULL};
+
+static uint64_t
+unix_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int
+open_with(struct hwt *timer)
+{
+	char servers[80];
+	const struct hwt_durable_options options = {
+	    .servers = servers, .timer = timer, .log = &quiet};
+
+	(void)snprintf(servers, sizeof(servers), "file:%s/queues", folder);
+	return hwt_durable_open(&durable, &options);
+}
+
+static void
+begin(void)
+{
+	(void)snprintf(folder, sizeof(folder), "/tmp/hwt-durable-XXXXXX");
+	cr_assert_not_null(mkdtemp(folder));
+	assert_ok(open_with(NULL));
+}
+
+static void
+end(void)
+{
+	char command[96];
+
+	assert_ok(hwt_durable_close(durable));
+	(void)snprintf(command, sizeof(command), "rm -rf %s", folder);
+	(void)!system(command);
+}
+
+#define DurableTest(suite, name) TestBetween(begin(), end(), suite, name)
+
+SUITE(at_least_once);
+SUITE(never_early);
+SUITE(fenced);
+SUITE(cancelled);
+SUITE(repeatable);
+SUITE(whole);
+SUITE(errors);
+
+static int
+add(const char *id, uint64_t delay_ns)
+{
+	const struct hwt_durable_task task = {
+	    .id = id,
+	    .id_length = strlen(id),
+	    .queue = QUEUE,
+	    .delay_ns = delay_ns,
+	    .max_attempts = 3,
+	    .retry_first_ns = 1,
+	    .retry_most_ns = HWT_MS(2),
 	};
-}
-
-struct hwt_durable_options
-place_start(const char *const *settings)
-{
-	server_start(&place.server, settings);
-	log_recorder_init(&place.log);
-	place.hook = log_recorder_hook(&place.log);
-	return place_options();
-}
-
-void
-place_open(void (*change)(struct hwt_durable_options *options))
-{
-	struct hwt_durable_options options = place_start(NULL);
-
-	if (change != NULL)
-		change(&options);
-	assert_ok(hwt_durable_open(&place.durable, &options));
-}
-
-void
-place_open_other(const struct hwt_durable_options *options)
-{
-	assert_ok(hwt_durable_open(&place.other, options));
-}
-
-void
-one_shard(struct hwt_durable_options *options)
-{
-	options->shards = 1;
-}
-
-void
-place_schedule(void)
-{
-	assert_ok(
-	    hwt_durable_scheduler_start(&place.scheduler, place.durable, NULL));
-}
-
-void
-place_work(const struct hwt_durable_worker_options *options)
-{
-	assert_ok(hwt_durable_worker_start(&place.worker,
-	    place.other != NULL ? place.other : place.durable, options));
-}
-
-void
-place_call(enum script script, uint32_t shard)
-{
-	struct engine_call call = {.script = script, .shard = shard};
-
-	assert_ok(engine_call(durable_engine(place.durable), &call, 1, NULL));
-	engine_call_free(&call, 1);
-}
-
-void
-place_unschedule(void)
-{
-	assert_ok(hwt_durable_scheduler_stop(place.scheduler));
-	place.scheduler = NULL;
-}
-
-void
-place_unwork(void)
-{
-	assert_ok(hwt_durable_worker_stop(place.worker, HWT_SEC(60)));
-	place.worker = NULL;
-}
-
-void
-place_close(void)
-{
-	place_unwork();
-	place_unschedule();
-	assert_ok(hwt_durable_close(place.other));
-	assert_ok(hwt_durable_close(place.durable));
-	if (place.proxy != NULL)
-		proxy_stop(place.proxy);
-	server_stop(&place.server);
-}
-
-uint64_t
-log_lines(const char *text)
-{
-	uint64_t count = 0;
-	size_t i;
-
-	for (i = 0; i < place.log.count && i < LOG_LINES; i++)
-		count += strstr(place.log.lines[i].message, text) != NULL;
-	return count;
-}
-
-struct hwt_durable_task
-task_of(const char *id)
-{
-	return (struct hwt_durable_task){
-	    .id = id, .id_length = strlen(id), .queue = "q"};
-}
-
-int
-add_one(const char *id)
-{
-	struct hwt_durable_task task = task_of(id);
-	int result = -1;
-	int error = hwt_durable_add(place.durable, 1, &task, &result);
+	int result = 0;
+	int error = hwt_durable_add(durable, 1, &task, &result);
 
 	return error != 0 ? error : result;
 }
 
-int
-cancel_one(const char *id)
+static int
+execute(void *ctx, const struct hwt_durable_delivery *task)
 {
-	return hwt_durable_cancel(place.durable, id, strlen(id));
+	unsigned at;
+	int answer;
+
+	(void)ctx;
+	(void)pthread_mutex_lock(&seen.lock);
+	at = seen.count++;
+	(void)snprintf(seen.id[at], sizeof(seen.id[at]), "%s", task->id);
+	seen.fence[at] = task->fence;
+	seen.due_ns[at] = task->due_unix_ns;
+	seen.begun_ns[at] = unix_ns();
+	seen.attempt[at] = task->attempt;
+	seen.token = task->token;
+	answer = task->attempt == 1 ? seen.answer : 0;
+	if (seen.stops != NULL)
+		seen.stopped = hwt_durable_worker_stop(seen.stops, 0);
+	(void)pthread_cond_broadcast(&seen.changed);
+	(void)pthread_mutex_unlock(&seen.lock);
+	return answer;
 }
 
-int
-reschedule_one(const char *id, uint64_t delay_ns)
+static void
+start(void)
 {
-	return hwt_durable_reschedule(
-	    place.durable, id, strlen(id), delay_ns, 0);
+	const struct hwt_durable_worker_options options = {
+	    .queue = QUEUE, .callback = execute};
+
+	assert_ok(hwt_durable_worker_start(&worker, durable, &options));
 }
 
-void
-add_task(const struct hwt_durable_task *task)
+static void
+stop(void)
 {
-	assert_ok(hwt_durable_add(place.durable, 1, task, NULL));
+	assert_ok(hwt_durable_worker_stop(worker, HWT_SEC(30)));
 }
 
-void
-add_many(const char *prefix, size_t count, const struct hwt_durable_task *as)
+static void
+wait_for_callbacks(unsigned count)
 {
-	static struct hwt_durable_task task[HWT_DURABLE_BATCH_MAX];
-	static char id[HWT_DURABLE_BATCH_MAX][32];
-	size_t batch = 0, i;
-
-	for (i = 0; i < count; i++) {
-		(void)snprintf(
-		    id[batch], sizeof(id[batch]), "%.10s%zu", prefix, i);
-		task[batch] = as != NULL ? *as : task_of("");
-		task[batch].id = id[batch];
-		task[batch].id_length = strlen(id[batch]);
-		if (++batch == HWT_DURABLE_BATCH_MAX || i + 1 == count) {
-			assert_ok(
-			    hwt_durable_add(place.durable, batch, task, NULL));
-			batch = 0;
-		}
-	}
+	(void)pthread_mutex_lock(&seen.lock);
+	while (seen.count < count)
+		(void)pthread_cond_wait(&seen.changed, &seen.lock);
+	(void)pthread_mutex_unlock(&seen.lock);
 }
 
-struct hwt_durable_info
-info_of(const char *id)
+static enum hwt_durable_state
+state(const char *id)
 {
 	struct hwt_durable_info info;
 
 	assert_ok(
-	    hwt_durable_get(place.durable, id, strlen(id), &info, NULL, 0));
-	return info;
+	    hwt_durable_get(durable, QUEUE, id, strlen(id), &info, NULL, 0));
+	return info.state;
 }
 
-enum hwt_durable_state
-state_of(const char *id)
+/* Until the server has its outcome. */
+static void
+wait_until(const char *id, enum hwt_durable_state wanted)
 {
-	struct hwt_durable_info info;
-	int error =
-	    hwt_durable_get(place.durable, id, strlen(id), &info, NULL, 0);
-
-	return error == 0 ? info.state : (enum hwt_durable_state)0;
+	while (state(id) != wanted)
+		(void)usleep(1000);
 }
 
-void
-await_state(const char *id, enum hwt_durable_state state)
+DurableTest(at_least_once, a_task_is_executed_and_then_done)
 {
-	uint64_t until = monotonic_ns() + HWT_SEC(60);
-
-	while (state_of(id) != state) {
-		cr_assert(monotonic_ns() < until, "%s is in state %d", id,
-		    (int)state_of(id));
-		sleep_ns(HWT_MS(5));
-	}
+	assert_rc(add("a", 0), 0);
+	start();
+	wait_for_callbacks(1);
+	stop();
+	cr_assert_str_eq(seen.id[0], "a");
+	assert_u64(state("a"), HWT_DURABLE_DONE);
 }
 
-struct hwt_durable_stats
-stats_now(void)
+DurableTest(at_least_once, a_failed_attempt_is_repeated_until_one_succeeds)
+{
+	seen.answer = HWT_DURABLE_RETRY;
+	assert_rc(add("a", 0), 0);
+	start();
+	wait_for_callbacks(2);
+	stop();
+	assert_u64(seen.attempt[0], 1);
+	assert_u64(seen.attempt[1], 2);
+	assert_u64(state("a"), HWT_DURABLE_DONE);
+}
+
+DurableTest(at_least_once, a_task_outlives_the_handle_that_added_it)
+{
+	assert_rc(add("a", 0), 0);
+	assert_ok(hwt_durable_close(durable));
+	assert_ok(open_with(NULL));
+	start();
+	wait_for_callbacks(1);
+	stop();
+	assert_u64(state("a"), HWT_DURABLE_DONE);
+}
+
+DurableTest(never_early, no_attempt_begins_before_the_due_time)
+{
+	uint64_t added_ns = unix_ns();
+
+	start();
+	assert_rc(add("a", HWT_MS(30)), 0);
+	assert_rc(add("b", HWT_MS(10)), 0);
+	wait_for_callbacks(2);
+	stop();
+	cr_assert_str_eq(seen.id[0], "b");
+	cr_assert(seen.begun_ns[0] >= added_ns + HWT_MS(10));
+	cr_assert(seen.begun_ns[1] >= added_ns + HWT_MS(30));
+	cr_assert(seen.begun_ns[1] >= seen.due_ns[1]);
+}
+
+DurableTest(fenced, only_the_newest_attempt_can_end_the_task)
+{
+	struct hwt_durable_token first;
+
+	seen.answer = HWT_DURABLE_LATER;
+	assert_rc(add("a", 0), 0);
+	start();
+	wait_for_callbacks(1);
+	first = seen.token;
+	assert_ok(
+	    hwt_durable_reschedule(durable, QUEUE, "a", 1, HWT_SEC(60), 0));
+	/* The worker has not heard of it, and the server does not take it. */
+	assert_ok(hwt_durable_finish(first, 0, 0, NULL));
+	assert_rc(hwt_durable_finish(first, 0, 0, NULL), -ESTALE);
+	stop();
+	assert_u64(state("a"), HWT_DURABLE_WAITING);
+}
+
+DurableTest(fenced, fences_grow_with_each_attempt)
+{
+	seen.answer = HWT_DURABLE_RETRY;
+	assert_rc(add("a", 0), 0);
+	start();
+	wait_for_callbacks(2);
+	stop();
+	cr_assert(seen.fence[1] > seen.fence[0]);
+}
+
+DurableTest(cancelled, a_cancelled_task_is_not_executed)
+{
+	assert_rc(add("a", HWT_MS(5)), 0);
+	assert_rc(add("b", HWT_MS(20)), 0);
+	assert_ok(hwt_durable_cancel(durable, QUEUE, "a", 1));
+	start();
+	wait_for_callbacks(1);
+	stop();
+	assert_u64(seen.count, 1);
+	cr_assert_str_eq(seen.id[0], "b");
+	assert_u64(state("a"), HWT_DURABLE_CANCELLED);
+}
+
+DurableTest(repeatable, an_add_finds_what_the_first_one_has_stored)
+{
+	assert_rc(add("a", HWT_SEC(60)), 0);
+	assert_rc(add("a", 0), HWT_DURABLE_WAITING);
+	assert_ok(hwt_durable_reschedule(durable, QUEUE, "a", 1, 0, 0));
+	start();
+	wait_until("a", HWT_DURABLE_DONE);
+	assert_rc(add("a", 0), HWT_DURABLE_DONE);
+	stop();
+	assert_u64(seen.count, 1);
+}
+
+DurableTest(whole, an_add_with_an_invalid_element_stores_nothing)
+{
+	const struct hwt_durable_task tasks[] = {
+	    {.id = "a", .id_length = 1, .queue = QUEUE},
+	    {.id = "b", .id_length = 0, .queue = QUEUE},
+	    {.id = "c", .id_length = 1, .queue = "other"},
+	};
+	struct hwt_durable_stats stats;
+	int results[3];
+
+	assert_rc(hwt_durable_add(durable, 3, tasks, results), -EINVAL);
+	assert_rc(results[0], -ECANCELED);
+	assert_rc(results[1], -EINVAL);
+	assert_rc(results[2], -ECANCELED);
+	assert_ok(hwt_durable_read_stats(durable, QUEUE, &stats));
+	assert_u64(stats.added_total, 0);
+}
+
+DurableTest(errors, a_worker_is_not_stopped_in_its_callback)
+{
+	start();
+	(void)pthread_mutex_lock(&seen.lock);
+	seen.stops = worker;
+	(void)pthread_mutex_unlock(&seen.lock);
+	assert_rc(add("a", 0), 0);
+	wait_for_callbacks(1);
+	stop();
+	assert_rc(seen.stopped, -EDEADLK);
+}
+
+DurableTest(errors, a_damaged_store_is_not_opened)
+{
+	char command[256];
+
+	assert_rc(add("a", HWT_SEC(60)), 0);
+	assert_ok(hwt_durable_close(durable));
+	(void)snprintf(command, sizeof(command),
+	    "for f in %s/queues/*; do dd if=/dev/urandom of=$f bs=64 seek=18 "
+	    "count=999 conv=notrunc status=none; done",
+	    folder);
+	assert_rc(system(command), 0);
+	assert_rc(open_with(NULL), -EILSEQ);
+	(void)snprintf(command, sizeof(command), "rm -r %s/queues", folder);
+	assert_rc(system(command), 0);
+	assert_ok(open_with(NULL));
+}
+
+DurableTest(errors, a_process_without_descriptors)
+{
+	struct rlimit limit, none;
+
+	assert_ok(hwt_durable_close(durable));
+	assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_rc(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_rc(open_with(NULL), -EMFILE);
+	assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_ok(open_with(NULL));
+}
+
+DurableTest(errors, a_timer_that_is_full_or_was_stopped)
+{
+	const struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .max_pending = 1};
+	struct hwt *timer;
+	hwt_timeout all;
+
+	assert_ok(hwt_durable_close(durable));
+	assert_ok(hwt_create(&timer, &options));
+	assert_ok(open_with(timer));
+	assert_ok(hwt_new_timeout(timer, &all, do_nothing, NULL, HWT_SEC(60)));
+	assert_rc(add("a", 0), -ENOBUFS);
+	assert_ok(hwt_cancel(timer, all));
+	assert_rc(add("a", 0), 0);
+	assert_ok(hwt_stop(timer, NULL));
+	assert_rc(add("b", 0), -ESHUTDOWN);
+	assert_ok(hwt_durable_close(durable));
+	assert_ok(hwt_destroy(timer));
+	assert_ok(open_with(NULL));
+}
+
+/* Each allocation fails once; in the end there was enough. */
+DurableTest(errors, an_add_without_memory_stores_nothing_or_is_uncertain)
 {
 	struct hwt_durable_stats stats;
+	uint64_t nth;
+	int rc = -ENOMEM;
 
-	assert_ok(hwt_durable_read_stats(place.durable, &stats));
-	return stats;
-}
-
-void
-await_succeeded(uint64_t count)
-{
-	AWAIT(stats_now().succeeded >= count);
-}
-
-uint64_t
-calls_of(const char *command)
-{
-	redisReply *reply =
-	    redisCommand(place.server.context, "INFO commandstats");
-	char name[64];
-	const char *found;
-	uint64_t count = 0;
-
-	cr_assert(reply != NULL && reply->type == REDIS_REPLY_STRING);
-	(void)snprintf(name, sizeof(name), "cmdstat_%s:calls=", command);
-	found = strstr(reply->str, name);
-	if (found != NULL)
-		count = strtoull(found + strlen(name), NULL, 10);
-	freeReplyObject(reply);
-	return count;
-}
-
-int
-done(void *ctx, const struct hwt_durable_delivery *delivery)
-{
-	(void)ctx;
-	(void)delivery;
-	return 0;
-}
-
-/* The proxy. */
-
-struct proxy_client {
-	struct proxy *proxy;
-	int socket;
-};
-
-static void
-address_set(struct sockaddr_un *address, const char *path)
-{
-	memset(address, 0, sizeof(*address));
-	address->sun_family = AF_UNIX;
-	(void)snprintf(
-	    address->sun_path, sizeof(address->sun_path), "%s", path);
-}
-
-static uint64_t
-proxy_count(struct proxy *proxy, const char *name)
-{
-	uint64_t count = 0;
-	size_t i;
-
-	(void)pthread_mutex_lock(&proxy->lock);
-	for (i = 0; i < 32; i++) {
-		if (proxy->seen[i].name[0] == 0)
-			(void)snprintf(proxy->seen[i].name,
-			    sizeof(proxy->seen[i].name), "%s", name);
-		if (strcasecmp(proxy->seen[i].name, name) == 0) {
-			count = proxy->seen[i].count++;
-			break;
-		}
+	for (nth = 1; rc == -ENOMEM; nth++) {
+		fault_arm(FAULT_HEAP, nth);
+		rc = add("a", HWT_SEC(60));
+		(void)fault_disarm();
 	}
-	(void)pthread_mutex_unlock(&proxy->lock);
-	return count;
+	cr_assert(nth > 4);
+	while (rc != 0 && rc != HWT_DURABLE_WAITING)
+		rc = add("a", HWT_SEC(60));
+	assert_ok(hwt_durable_read_stats(durable, QUEUE, &stats));
+	assert_u64(stats.added_total, 1);
 }
 
-static bool
-write_all(int fd, const char *bytes, size_t length)
+DurableTest(errors, an_open_without_memory)
 {
-	ssize_t count;
+	uint64_t nth;
+	int rc = -ENOMEM;
 
-	while (length > 0) {
-		count = send(fd, bytes, length, MSG_NOSIGNAL);
-		if (count <= 0)
-			return false;
-		bytes += count;
-		length -= (size_t)count;
+	assert_ok(hwt_durable_close(durable));
+	for (nth = 1; rc != 0 && nth < 1000; nth++) {
+		fault_arm(FAULT_HEAP, nth);
+		rc = open_with(NULL);
+		(void)fault_disarm();
 	}
-	return true;
-}
-
-/* What the server answers; 0: the client has gone, and it may never. */
-static ssize_t
-proxy_receive(int server, int client, char *bytes, size_t length)
-{
-	struct pollfd polled[] = {
-	    {.fd = server, .events = POLLIN},
-	    {.fd = client, .events = POLLRDHUP},
-	};
-
-	if (poll(polled, 2, -1) < 0 || polled[0].revents == 0)
-		return 0;
-	return recv(server, bytes, length, 0);
-}
-
-/* Sends a command on, and the bytes of its reply back, unless lose is set. */
-static bool
-proxy_pass(int server, int client, const redisReply *command, bool lose)
-{
-	redisReader *reader = redisReaderCreate();
-	const char *argument[4096];
-	size_t length[4096];
-	char bytes[16384];
-	char *request;
-	void *reply = NULL;
-	ssize_t count = 1;
-	bool fine = false;
-	size_t i;
-	int size;
-
-	for (i = 0; i < command->elements; i++) {
-		argument[i] = command->element[i]->str;
-		length[i] = command->element[i]->len;
-	}
-	size = redisFormatCommandArgv(
-	    &request, (int)command->elements, argument, length);
-	if (write_all(server, request, (size_t)size)) {
-		while (reply == NULL && count > 0) {
-			count =
-			    proxy_receive(server, client, bytes, sizeof(bytes));
-			if (count <= 0)
-				break;
-			(void)redisReaderFeed(reader, bytes, (size_t)count);
-			(void)redisReaderGetReply(reader, &reply);
-			fine = lose || write_all(client, bytes, (size_t)count);
-		}
-	}
-	if (reply != NULL)
-		freeReplyObject(reply);
-	redisFreeCommand(request);
-	redisReaderFree(reader);
-	return fine && reply != NULL;
-}
-
-static bool
-proxy_command(
-    struct proxy *proxy, int server, int client, const redisReply *command)
-{
-	const char *name = command->element[0]->str;
-	enum proxied judged = PROXY_PASS;
-
-	if (strcasecmp(name, "FCALL") == 0)
-		(void)atomic_fetch_add(&proxy->calls, 1);
-	if (proxy->judge != NULL)
-		judged = proxy->judge(
-		    proxy, name, command, proxy_count(proxy, name));
-	switch (judged) {
-	case PROXY_SAY:
-		return write_all(client, proxy->say, strlen(proxy->say));
-	case PROXY_LOSE:
-		(void)proxy_pass(server, client, command, true);
-		return false;
-	case PROXY_CUT:
-		return false;
-	case PROXY_KEEP:
-		return true;
-	default:
-		return proxy_pass(server, client, command, false);
-	}
-}
-
-static int
-proxy_server(const struct proxy *proxy)
-{
-	struct sockaddr_un address;
-	int fd = -1;
-
-	if (proxy->path != NULL) {
-		address_set(&address, proxy->path);
-		fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		(void)connect(fd, (struct sockaddr *)&address, sizeof(address));
-	}
-	return fd;
-}
-
-static void *
-proxy_serve(void *arg)
-{
-	struct proxy_client *served = arg;
-	redisReader *reader = redisReaderCreate();
-	int server = proxy_server(served->proxy);
-	bool more = true;
-	char bytes[16384];
-	void *command;
-	ssize_t count;
-
-	while (more &&
-	    (count = recv(served->socket, bytes, sizeof(bytes), 0)) > 0) {
-		(void)redisReaderFeed(reader, bytes, (size_t)count);
-		while (more &&
-		    redisReaderGetReply(reader, &command) == REDIS_OK &&
-		    command != NULL) {
-			more = proxy_command(
-			    served->proxy, server, served->socket, command);
-			freeReplyObject(command);
-		}
-	}
-	(void)shutdown(served->socket, SHUT_RDWR);
-	if (server >= 0)
-		(void)close(server);
-	redisReaderFree(reader);
-	free(served);
-	return NULL;
-}
-
-static void *
-proxy_accept(void *arg)
-{
-	struct proxy *proxy = arg;
-	struct proxy_client *client;
-	int fd;
-
-	while (
-	    (fd = accept4(proxy->listening, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		if (atomic_load(&proxy->stopping) != 0 ||
-		    proxy->clients == 256) {
-			(void)close(fd);
-			continue;
-		}
-		(void)atomic_fetch_add(&proxy->connections, 1);
-		client = malloc(sizeof(*client));
-		*client = (struct proxy_client){proxy, fd};
-		proxy->socket[proxy->clients] = fd;
-		(void)pthread_create(&proxy->client[proxy->clients++], NULL,
-		    proxy_serve, client);
-	}
-	return NULL;
-}
-
-void
-proxy_start(struct proxy *proxy, struct server *server)
-{
-	struct sockaddr_un address;
-	static int number;
-
-	(void)snprintf(
-	    proxy->own, sizeof(proxy->own), "%s/p%d", server->folder, number++);
-	(void)snprintf(
-	    proxy->servers, sizeof(proxy->servers), "unix:%s", proxy->own);
-	(void)pthread_mutex_init(&proxy->lock, NULL);
-	proxy->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	address_set(&address, proxy->own);
-	cr_assert(bind(proxy->listening, (struct sockaddr *)&address,
-		      sizeof(address)) == 0);
-	cr_assert(listen(proxy->listening, 64) == 0);
-	cr_assert(
-	    pthread_create(&proxy->thread, NULL, proxy_accept, proxy) == 0);
-}
-
-void
-proxy_stop(struct proxy *proxy)
-{
-	uint32_t i;
-
-	atomic_store(&proxy->stopping, 1);
-	(void)shutdown(proxy->listening, SHUT_RDWR);
-	(void)pthread_join(proxy->thread, NULL);
-	for (i = 0; i < proxy->clients; i++) {
-		(void)shutdown(proxy->socket[i], SHUT_RDWR);
-		(void)pthread_join(proxy->client[i], NULL);
-		(void)close(proxy->socket[i]);
-	}
-	proxy->clients = 0;
-	atomic_store(&proxy->stopping, 0);
-	(void)close(proxy->listening);
-	(void)pthread_mutex_destroy(&proxy->lock);
-}
-
-struct hwt_durable_options
-place_behind(struct proxy *proxy)
-{
-	struct hwt_durable_options options = place_options();
-
-	proxy->path = place.server.path;
-	proxy_start(proxy, &place.server);
-	place.proxy = proxy;
-	options.servers = proxy->servers;
-	return options;
+	assert_ok(rc);
+	cr_assert(nth > 10);
 }
