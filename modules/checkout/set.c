@@ -84,7 +84,7 @@ rank_objects(struct request *request, size_t count)
 			return error_of_two(request, rank[k - 1], i);
 		rank[k] = (uint8_t)i;
 	}
-	request->rank_count = (uint8_t)count;
+	request->is_ranked = true;
 	return 0;
 }
 
@@ -100,7 +100,7 @@ request_make(struct hwt_request *request, struct request *made, size_t count)
 	    count > UINT32_MAX)
 		return -EINVAL;
 	error = check_set(made, count, &ascending);
-	if (error == 0 && count <= RANKS)
+	if (error == 0 && count <= HWT_SORTED_MAX)
 		error = rank_objects(made, count);
 	else if (error == 0 && !ascending)
 		error = -E2BIG;
@@ -112,11 +112,7 @@ request_make(struct hwt_request *request, struct request *made, size_t count)
 			made->flags |= HAS_READS;
 	}
 	made->count = (uint32_t)count;
-	if (made->checkout != NULL &&
-	    made->checkout != named(made, 0)->checkout)
-		return -EINVAL;
 	made->checkout = named(made, 0)->checkout;
-	memset(request, 0, sizeof(*request));
 	*(struct request *)request = *made;
 	request_store((struct request *)request, STATE_READY);
 	return 0;
@@ -143,28 +139,4 @@ hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
 	    .arg = arg};
 
 	return request_make(request, &made, count);
-}
-
-int
-hwt_request_init_pause(struct hwt_checkout *checkout,
-    struct hwt_request *request, struct hwt_object *const *objects,
-    size_t count, hwt_granted *granted, void *arg)
-{
-	struct request made = {.objects = (struct object *const *)objects,
-	    .flags = count > 0 ? PAUSES : PAUSES_ALL,
-	    .granted = granted,
-	    .checkout = checkout,
-	    .arg = arg};
-	int error = checkout_enter(checkout);
-
-	if (error != 0)
-		return error;
-	if (count > 0)
-		return request_make(request, &made, count);
-	if (request == NULL || objects != NULL)
-		return -EINVAL;
-	memset(request, 0, sizeof(*request));
-	*(struct request *)request = made;
-	request_store((struct request *)request, STATE_READY);
-	return 0;
 }
