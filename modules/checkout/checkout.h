@@ -62,6 +62,7 @@ enum state {
 /* Of a request. */
 #define HAS_ITEMS 1 /* its items are used, not its objects */
 #define HAS_READS 2 /* some are for reading */
+#define IS_RANKED 4 /* it has at most HWT_SORTED_MAX */
 
 /* The user's memory is declared with other types. */
 #define ALIASES __attribute__((may_alias))
@@ -126,14 +127,13 @@ struct request {
 	uint32_t count; /* of what it names, less what was retired */
 	uint32_t held; /* the first so many are taken */
 	uint32_t at_index; /* of at */
-	uint8_t linked; /* under the lock of at's shard */
-	bool given; /* at was taken for it, beyond held */
-	bool baton; /* it was woken for at, and has not taken it yet */
-	bool in_line; /* of those that are served in order */
+	bool linked; /* under the lock of at's shard */
+	bool given : 1; /* at was taken for it, beyond held */
+	bool baton : 1; /* it was woken for at, and has not taken it yet */
+	bool in_line : 1;
 	uint8_t refusals; /* at most 255 */
 	uint8_t flags; /* written by hwt_request_init */
-	bool is_ranked; /* the objects in ascending order, as indices */
-	uint8_t rank[HWT_SORTED_MAX];
+	uint8_t rank[HWT_SORTED_MAX]; /* in ascending order; with IS_RANKED */
 } ALIASES;
 
 /* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
@@ -171,7 +171,7 @@ struct hwt_checkout {
 	pthread_cond_t came_back; /* or the pause ends otherwise */
 	/* Under pause_lock. */
 	bool pause_begun, paused;
-	uint64_t pauses;
+	a64_t pauses; /* counted under pause_lock */
 	pthread_mutex_t line_lock;
 	struct request *line; /* a ring, in order of arrival */
 	_Alignas(CACHE_LINE) a64_t busy; /* until granted has returned */
@@ -237,7 +237,7 @@ request_store(struct request *request, enum state state)
 static inline uint32_t
 request_index(const struct request *request, uint32_t i)
 {
-	return request->is_ranked ? request->rank[i] : i;
+	return request->flags & IS_RANKED ? request->rank[i] : i;
 }
 
 static inline struct object *
@@ -288,10 +288,12 @@ is_shut_down(const struct hwt_checkout *checkout)
 	return a64_load_seq(&checkout->gate.word) & RETIRED;
 }
 
+/* What a try answers: the index of the object that refused, or these. */
+#define TRIED_ALL (-1) /* it has all, and is counted as out */
+#define TRIED_GATE (-2)
+
 /* object.c */
 
-void object_make(struct hwt_checkout *checkout, struct object *object,
-    uint64_t order, uint64_t bits);
 /* Takes object i for its request, which is TRYING; false: it refuses. */
 bool object_take(struct request *request, uint32_t i, struct queue *queue);
 /* Gives it back, and serves who waits for it. */
@@ -300,19 +302,17 @@ void object_give(struct request *request, uint32_t i, struct queue *queue);
 bool object_take_alone(struct object *object);
 void object_give_alone(struct object *object, struct queue *queue);
 /* Whether it refuses now: for a look without a lock. */
-bool object_refuses(struct object *object);
-/* The request, TRYING, waits at its object i. False: it may be tried again, or
- * a mark was left. */
-bool object_wait(struct request *request, uint32_t i);
-/* Of the gate, which is closed; the same. */
-bool gate_wait(struct request *request);
+bool object_refuses(const struct request *request, uint32_t i);
+/* The request, TRYING, waits at its object i, or at the gate. False: it may be
+ * tried again, or a mark was left. */
+bool object_wait(struct request *request, int64_t i, struct queue *queue);
 /* By whoever has ended its wait: out of the list of at. */
 void object_leave(struct request *request, struct queue *queue);
-/* By its owner, woken for at, that has not taken it. */
+/* By its owner, which was woken for at and has not taken it. */
 void object_hand_on(struct request *request, struct queue *queue);
 /* Opens the gate: what waits there is woken, in order. */
 void gate_open(struct hwt_checkout *checkout, struct queue *queue);
-/* A member is free: see hwt_group_add. */
+/* A member is free; with the lock of any's shard. */
 void group_put(struct group *group, struct object *member, struct queue *queue);
 
 /* request.c */
@@ -322,33 +322,48 @@ void queue_add(struct queue *queue, struct request *request);
 void queue_end(struct queue *queue);
 /* This is a call from granted: no other user code runs in a call. */
 bool queue_in_granted(void);
-/* The owner's: tries it once. NULL: it has all, and is counted as out;
- * otherwise what has refused. */
-struct object *request_try(struct request *request, struct queue *queue);
-/* Its wait begins, with delay_ns; 0, or an error and nothing has changed. */
+void request_change(struct request *request, uint64_t clear, uint64_t set);
+/* TRYING becomes WAITING, unless a mark was left. */
+bool request_enter_wait(struct request *request);
+/* WAITING becomes WOKEN: the word that it had; 0: it does not wait. */
+uint64_t request_wake(struct request *request);
+/* The owner tries it once. */
+int64_t request_try(struct request *request, struct queue *queue);
+/* Tries it so often while the object that refused may be had. */
+int64_t request_look(struct request *request, int64_t tried, unsigned looks,
+    struct queue *queue);
+/* Its wait begins, with a deadline; or an error. */
 int request_begin(struct request *request, uint64_t delay_ns);
-/* It was refused by that: tries it until it waits or ends. */
-void request_go_on(
-    struct request *request, struct object *refused, struct queue *queue);
-/* A thread that was woken tries its request. */
-void request_resume(struct request *request, struct queue *queue);
+/* It does not wait: gives back what it kept, and is READY. */
+void request_abandon(struct request *request, struct queue *queue);
+/* It was tried with that result: goes on until it waits or has ended. */
+void request_go_on(struct request *request, int64_t tried, struct queue *queue);
+/* WOKEN: it is tried, and looked at so often. */
+void request_resume(
+    struct request *request, unsigned looks, struct queue *queue);
 /* Ends the wait, or leaves a mark. 0, -EINPROGRESS, or -ENOENT. */
 int request_end(
     struct request *request, enum hwt_grant grant, struct queue *queue);
 /* Ends all waits for sets with that object (NULL: all) that have begun. */
 void requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant, struct queue *queue);
-/* Why the object refuses for good; 0: it may be had later. */
-enum hwt_grant refusal_of(struct object *object);
-bool request_is_in_order(const struct request *request);
+/* Why it refuses for good; 0: it may be had later. */
+enum hwt_grant refusal_of(const struct request *request, int64_t tried);
+void blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant);
+
+/* It is handed what it waits for. */
+static inline bool
+request_is_in_order(const struct request *request)
+{
+	return request->refusals >= request->checkout->hold_after;
+}
 
 /* pause.c */
 
 /* Counts what is granted; false: the gate is closed. */
 bool out_begin(struct hwt_checkout *checkout, const void *at);
 /* released: 1 of a request, else 0. */
-void out_end(
-    struct hwt_checkout *checkout, const void *at, uint64_t released);
+void out_end(struct hwt_checkout *checkout, const void *at, uint64_t released);
 uint64_t count_out(const struct hwt_checkout *checkout);
 /* Something was released, or the checkout is shut down: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);

@@ -200,8 +200,7 @@ int hwt_object_init(
  * that the object is not found any more. See hwt_checkout_acquire for threads
  * that wait.
  * -EPERM      it is not in a granted request, or for reading
- * -E2BIG      the request has more than HWT_SORTED_MAX items
- * -EBUSY      a set with it is being tried, as part of a wait: call again */
+ * -E2BIG      the request has more than HWT_SORTED_MAX items */
 HWT_MUST_CHECK
 int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
 
@@ -223,7 +222,7 @@ int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
 
 /* Ends all waits for sets with group->any with HWT_GRANT_RETIRED. Then its
  * memory is the user's. Who may use it meanwhile: see hwt_object_retire.
- * -EBUSY      it has members: their holders retire them; or as there
+ * -EBUSY      it has members: their holders retire them
  * -EIDRM      as hwt_group_add */
 HWT_MUST_CHECK
 int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);

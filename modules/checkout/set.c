@@ -84,7 +84,7 @@ rank_objects(struct request *request, size_t count)
 			return error_of_two(request, rank[k - 1], i);
 		rank[k] = (uint8_t)i;
 	}
-	request->is_ranked = true;
+	request->flags |= IS_RANKED;
 	return 0;
 }
 

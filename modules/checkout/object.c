@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The word of an object, who waits for it, and groups. Which states a request
+ * goes through, and why none waits for ever: request.c.
+ *
+ * A word changes by compare-and-swap. Without WAITERS, takers and givers need
+ * no lock. With it, whoever gives the object back does so under the lock and
+ * serves the list: hands the object to the first, or wakes its thread. So these
+ * hold outside the lock, and each line has one reason:
+ *
+ *   WAITERS if and only if the list is not empty: both change under the lock.
+ *   WAITERS and free only with WOKEN: an object that is given back is served
+ *       at once. So a newcomer, which needs it free, takes it if nobody waits,
+ *       or beside the thread that was woken for it.
+ *   WOKEN as long as a request has the baton of this object: it was woken for
+ *       it, and has neither taken it, nor waits for it again, nor has handed
+ *       the wake-up on. Meanwhile giving it back wakes nobody.
+ *
+ * Of a group, IN_USE says that no member is free; its word changes under the
+ * lock alone.
+ */
+#include "checkout.h"
+
+static struct shard *
+lock_of(const struct object *object)
+{
+	struct shard *shard = shard_of(object->checkout, object);
+
+	shard_lock(shard);
+	return shard;
+}
+
+static bool
+is_open(uint64_t word, bool reads)
+{
+	if ((word & (WAITERS | WOKEN)) == WAITERS || word & RETIRED)
+		return false;
+	return !(word & IN_USE) || (reads && word & SHARED);
+}
+
+static uint64_t
+word_taken(uint64_t word, const struct request *request, bool reads)
+{
+	if (reads)
+		return (word | IN_USE | SHARED) + READER_ONE;
+	return word | IN_USE | (uint64_t)(uintptr_t)request;
+}
+
+static uint64_t
+word_given(uint64_t word, bool reads)
+{
+	if (reads && (word & HOLDER_MASK) > READER_ONE)
+		return word - READER_ONE;
+	return word & ~(IN_USE | SHARED | HOLDER_MASK);
+}
+
+bool
+object_refuses(const struct request *request, uint32_t i)
+{
+	uint64_t word = a64_load_relaxed(&request_object(request, i)->word);
+
+	return !is_open(word, request_reads(request, i));
+}
+
+static void
+item_granted(struct request *request, uint32_t i, struct object *object)
+{
+	if (request->flags & HAS_ITEMS)
+		request->items[request_index(request, i)].granted = object;
+}
+
+/* The list, under the lock. */
+
+static bool
+is_before(const struct request *a, const struct request *b)
+{
+	return (int32_t)(a->ticket - b->ticket) < 0;
+}
+
+/* In order of tickets: mostly as the last, or near the first. */
+static void
+link_request(struct object *object, struct request *request)
+{
+	struct request *first = object->first, *after = first;
+
+	request->linked = true;
+	if (first == NULL) {
+		request->next = request->previous = request;
+		object->first = request;
+		return;
+	}
+	if (is_before(request, first->previous)) {
+		while (!is_before(request, after))
+			after = after->next;
+		if (after == first)
+			object->first = request;
+	}
+	request->next = after;
+	request->previous = after->previous;
+	after->previous->next = request;
+	after->previous = request;
+}
+
+static void
+unlink_request(struct object *object, struct request *request)
+{
+	request->linked = false;
+	request->next->previous = request->previous;
+	request->previous->next = request->next;
+	if (request->next == request)
+		object->first = NULL;
+	else if (object->first == request)
+		object->first = request->next;
+}
+
+/* A free member, for the request. */
+static void
+group_pop(struct group *group, struct request *request, uint32_t i)
+{
+	struct object *member = group->free;
+
+	group->free = member->next_free;
+	if (group->free == NULL)
+		a64_or_seq(&group->any.word, IN_USE);
+	/* E:object acquire: by the lock */
+	a64_store_relaxed(&member->word,
+	    word_taken(a64_load_relaxed(&member->word), request, false));
+	item_granted(request, i, member);
+}
+
+/* It is free for that one, which is not its owner's any more. */
+static void
+hand_over(struct object *object, struct request *request, struct queue *queue)
+{
+	uint32_t i = request->at_index;
+	bool reads = request_reads(request, i);
+	uint64_t word = a64_load_relaxed(&object->word);
+
+	if (word & GROUP) {
+		group_pop((struct group *)(void *)object, request, i);
+	} else {
+		/* E:object acquire; it fails where a reader leaves. */
+		while (!a64_cas_seq(
+		    &object->word, word, word_taken(word, request, reads)))
+			word = a64_load_relaxed(&object->word);
+		item_granted(request, i, object);
+	}
+	request->given = true;
+	queue_add(queue, request);
+}
+
+/* Under the lock: hands the object to the first, or wakes its thread; readers,
+ * and of a group as many as there are members, one after another. */
+static void
+serve(struct object *object, struct shard *shard, struct queue *queue)
+{
+	struct request *request;
+	uint64_t word, had;
+
+	while ((request = object->first) != NULL) {
+		word = a64_load_acquire(&object->word);
+		if (word & WOKEN ||
+		    !is_open(word & ~WAITERS,
+			request_reads(request, request->at_index)))
+			return;
+		had = request_wake(request);
+		unlink_request(object, request);
+		if (had == 0)
+			continue;
+		shard->woken++;
+		if (had & BLOCKING && !request_is_in_order(request)) {
+			request->baton = true;
+			a64_or_seq(&object->word, WOKEN);
+			blocked_tell(request->blocked, true, 0);
+			break;
+		}
+		hand_over(object, request, queue);
+	}
+	if (object->first == NULL)
+		a64_and_seq(&object->word, ~WAITERS);
+}
+
+/* Taking and giving. */
+
+static bool
+group_take(struct request *request, uint32_t i, bool baton, struct queue *queue)
+{
+	struct object *any = request_object(request, i);
+	struct shard *shard;
+	bool took;
+
+	if (!is_open(a64_load_relaxed(&any->word), false))
+		return false;
+	shard = lock_of(any);
+	took = is_open(a64_load_relaxed(&any->word), false);
+	if (took) {
+		group_pop((struct group *)(void *)any, request, i);
+		if (baton) {
+			request->baton = false;
+			a64_and_seq(&any->word, ~WOKEN);
+			serve(any, shard, queue);
+		}
+	}
+	shard_unlock(shard);
+	return took;
+}
+
+/* It was woken for the object, and reads it: so do those behind it. */
+static void
+serve_readers(struct object *object, struct queue *queue)
+{
+	struct shard *shard = lock_of(object);
+
+	serve(object, shard, queue);
+	shard_unlock(shard);
+}
+
+bool
+object_take(struct request *request, uint32_t i, struct queue *queue)
+{
+	struct object *object = request_object(request, i);
+	bool reads = request_reads(request, i);
+	bool baton = request->baton && request->at_index == i;
+	uint64_t word, next;
+
+	do {
+		word = a64_load_relaxed(&object->word);
+		if (word & GROUP)
+			return group_take(request, i, baton, queue);
+		if (!is_open(word, reads))
+			return false;
+		next = word_taken(word, request, reads);
+		if (baton)
+			next &= ~WOKEN;
+		/* E:object acquire */
+	} while (!a64_cas_seq(&object->word, word, next));
+	item_granted(request, i, object);
+	if (baton) {
+		request->baton = false;
+		if (reads && next & WAITERS)
+			serve_readers(object, queue);
+	}
+	return true;
+}
+
+/* What another thread waits for is given back under the lock, as it may be
+ * retired and freed as soon as it is free. */
+static void
+give(struct object *object, bool reads, struct queue *queue)
+{
+	struct shard *shard;
+	uint64_t word, next;
+
+	do {
+		word = a64_load_relaxed(&object->word);
+		next = word_given(word, reads);
+		if (!(next & IN_USE) && (next & (WAITERS | WOKEN)) == WAITERS) {
+			shard = lock_of(object);
+			do
+				word = a64_load_relaxed(&object->word);
+			while (!a64_cas_seq(
+			    &object->word, word, word_given(word, reads)));
+			serve(object, shard, queue);
+			shard_unlock(shard);
+			return;
+		}
+		/* E:object release */
+	} while (!a64_cas_seq(&object->word, word, next));
+}
+
+void
+group_put(struct group *group, struct object *member, struct queue *queue)
+{
+	a64_store_relaxed(&member->word, MEMBER);
+	member->next_free = group->free;
+	group->free = member;
+	a64_and_seq(&group->any.word, ~IN_USE);
+	if (group->any.first != NULL)
+		serve(&group->any, shard_of(group->any.checkout, &group->any),
+		    queue);
+}
+
+static void
+give_member(struct object *any, struct object *member, struct queue *queue)
+{
+	struct shard *shard = lock_of(any);
+
+	/* E:object release: by the lock */
+	group_put((struct group *)(void *)any, member, queue);
+	shard_unlock(shard);
+}
+
+void
+object_give(struct request *request, uint32_t i, struct queue *queue)
+{
+	struct object *object = request_object(request, i), *granted;
+
+	if (!(request->flags & HAS_ITEMS)) {
+		give(object, false, queue);
+		return;
+	}
+	granted = request->items[request_index(request, i)].granted;
+	item_granted(request, i, NULL);
+	if (granted == object)
+		give(object, request_reads(request, i), queue);
+	else if (granted != NULL) /* NULL: a member that was retired */
+		give_member(object, granted, queue);
+}
+
+bool
+object_take_alone(struct object *object)
+{
+	return a64_cas_seq(&object->word, 0, IN_USE);
+}
+
+void
+object_give_alone(struct object *object, struct queue *queue)
+{
+	give(object, false, queue);
+}
+
+/* Waiting. */
+
+/* Under the lock; exact, as WAITERS is set in the word that refuses. */
+static bool
+still_refuses(struct request *request, struct object *object)
+{
+	bool reads = request_reads(request, request->at_index);
+	uint64_t word, next;
+
+	do {
+		word = a64_load_acquire(&object->word);
+		if (word & RETIRED || is_open(word, reads))
+			return false;
+		next = word | WAITERS;
+		if (request->baton)
+			next &= ~WOKEN;
+		/* E:wait */
+	} while (!a64_cas_seq(&object->word, word, next));
+	request->baton = false;
+	return true;
+}
+
+bool
+object_wait(struct request *request, int64_t i, struct queue *queue)
+{
+	struct object *gate = &request->checkout->gate;
+	struct object *object =
+	    i == TRIED_GATE ? gate : request_object(request, (uint32_t)i);
+	struct shard *shard = lock_of(object);
+	bool waits;
+
+	request->at_index = i == TRIED_GATE ? 0 : (uint32_t)i;
+	aptr_store_release(&request->at, object);
+	if (object == gate)
+		waits = a64_load_seq(&gate->word) == IN_USE;
+	else
+		waits = still_refuses(request, object);
+	if (waits) {
+		link_request(object, request);
+		waits = request_enter_wait(request);
+		if (!waits)
+			unlink_request(object, request);
+		if (!waits && object != gate)
+			serve(object, shard, queue);
+	}
+	shard_unlock(shard);
+	return waits;
+}
+
+void
+object_leave(struct request *request, struct queue *queue)
+{
+	struct object *object = aptr_load_acquire(&request->at);
+	struct shard *shard = lock_of(object);
+
+	if (request->linked)
+		unlink_request(object, request);
+	if (object != &object->checkout->gate)
+		serve(object, shard, queue);
+	shard_unlock(shard);
+}
+
+void
+object_hand_on(struct request *request, struct queue *queue)
+{
+	struct object *object = aptr_load_acquire(&request->at);
+	struct shard *shard = lock_of(object);
+
+	request->baton = false;
+	a64_and_seq(&object->word, ~WOKEN);
+	serve(object, shard, queue);
+	shard_unlock(shard);
+}
+
+void
+gate_open(struct hwt_checkout *checkout, struct queue *queue)
+{
+	struct object *gate = &checkout->gate;
+	struct shard *shard = lock_of(gate);
+	struct request *request;
+
+	a64_and_seq(&gate->word, ~IN_USE);
+	while ((request = gate->first) != NULL) {
+		unlink_request(gate, request);
+		if (request_wake(request) != 0)
+			queue_add(queue, request);
+	}
+	shard_unlock(shard);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pause: nothing is out, and nothing is granted until it is over.
+ *
+ * The gate is an object that the pause holds. What is granted is counted by the
+ * shard of the request. Only the pauser declares the pause, from the sum of
+ * these counts, each of which it reads after it has closed the gate:
+ *
+ *   E:pause  a grant                         the pauser
+ *            (A1) count up                   (B1) close the gate
+ *            (A2) read the gate; if it is    (B2) read the counts; if all are
+ *                 closed, count down,             0, nothing is out
+ *                 wait at the gate
+ *
+ *   Forbidden: A2 finds the gate open, and B2 a count without this grant. All
+ *   four are seq. A count that is not 0 may be of a grant that is being taken
+ *   back, so whoever counts down and finds the gate closed wakes the pauser.
+ *   And what a holder wrote: release by counting down, acquire by B2.
+ */
+#include <errno.h>
+
+#include "checkout.h"
+
+bool
+out_begin(struct hwt_checkout *checkout, const void *at)
+{
+	(void)a64_add_seq(&shard_of(checkout, at)->out, 1);
+	/* E:pause (A1), (A2) */
+	if (!(a64_load_seq(&checkout->gate.word) & (IN_USE | RETIRED)))
+		return true;
+	out_end(checkout, at, 0);
+	return false;
+}
+
+void
+out_end(struct hwt_checkout *checkout, const void *at, uint64_t released)
+{
+	struct shard *shard = shard_of(checkout, at);
+	/* E:pause release */
+	uint64_t before = a64_add_seq(&shard->out, released * RELEASED_ONE - 1);
+
+	if (released != 0 && before >> OUT_BITS == OUT_MASK)
+		(void)a64_add_seq(&shard->released_high, 1);
+	if (a64_load_seq(&checkout->gate.word) & IN_USE)
+		pause_notify(checkout);
+}
+
+uint64_t
+count_out(const struct hwt_checkout *checkout)
+{
+	uint64_t out = 0;
+	uint32_t i;
+
+	for (i = 0; i < checkout->shard_count; i++)
+		out += a64_load_seq(&checkout->shards[i].out) & OUT_MASK;
+	return out;
+}
+
+void
+pause_notify(struct hwt_checkout *checkout)
+{
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	(void)pthread_cond_signal(&checkout->came_back);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
+struct pauser {
+	struct hwt_checkout *checkout;
+	bool expired; /* under pause_lock */
+};
+
+static void
+pause_expire(hwt_timeout timeout, void *arg)
+{
+	struct pauser *pauser = arg;
+	struct hwt_checkout *checkout = pauser->checkout;
+
+	(void)timeout;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	pauser->expired = true;
+	(void)pthread_cond_signal(&checkout->came_back);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
+static void
+pause_end(struct hwt_checkout *checkout)
+{
+	struct queue queue = {0};
+
+	gate_open(checkout, &queue);
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	checkout->pause_begun = false;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	queue_end(&queue);
+}
+
+/* With pause_lock. */
+static int
+pause_await(struct pauser *pauser)
+{
+	struct hwt_checkout *checkout = pauser->checkout;
+
+	/* E:pause (B2) */
+	while (count_out(checkout) != 0) {
+		if (is_shut_down(checkout))
+			return -ESHUTDOWN;
+		if (pauser->expired)
+			return -ETIMEDOUT;
+		(void)pthread_cond_wait(
+		    &checkout->came_back, &checkout->pause_lock);
+	}
+	return 0;
+}
+
+static int
+pause_within(struct pauser *pauser)
+{
+	struct hwt_checkout *checkout = pauser->checkout;
+	int error = 0;
+
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	if (is_shut_down(checkout))
+		error = -ESHUTDOWN;
+	else if (checkout->pause_begun)
+		error = -EALREADY;
+	if (error != 0) {
+		(void)pthread_mutex_unlock(&checkout->pause_lock);
+		return error;
+	}
+	checkout->pause_begun = true;
+	/* E:pause (B1) */
+	a64_or_seq(&checkout->gate.word, IN_USE);
+	error = pause_await(pauser);
+	checkout->paused = error == 0;
+	a64_count(&checkout->pauses, error == 0);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (error != 0)
+		pause_end(checkout);
+	return error;
+}
+
+int
+hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
+{
+	struct pauser pauser = {checkout, delay_ns == 0};
+	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
+	hwt_timeout timeout = {0};
+	int error = checkout_enter(checkout);
+
+	if (error != 0)
+		return error;
+	if (!delay_is_valid(delay_ns))
+		return -EINVAL;
+	if (queue_in_granted())
+		return -EDEADLK;
+	/* First, so that a pause that cannot be closes no gate. */
+	if (armed)
+		error = hwt_new_timeout(
+		    checkout->timer, &timeout, pause_expire, &pauser, delay_ns);
+	if (error != 0)
+		return error;
+	error = pause_within(&pauser);
+	if (armed)
+		(void)!hwt_cancel_wait(checkout->timer, timeout);
+	return error;
+}
+
+int
+hwt_checkout_resume(struct hwt_checkout *checkout)
+{
+	int error = checkout_enter(checkout);
+
+	if (error != 0)
+		return error;
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	if (!checkout->pause_begun)
+		error = -EALREADY;
+	else if (!checkout->paused)
+		error = -EBUSY;
+	else
+		checkout->paused = false;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	if (error == 0)
+		pause_end(checkout);
+	return error;
+}
