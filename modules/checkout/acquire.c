@@ -26,10 +26,11 @@ enter(const struct hwt_checkout *checkout, const struct request *request)
 	return (int)word_state(word);
 }
 
-static int
+int
 grant_error(enum hwt_grant grant)
 {
-	static const int errors[] = {[HWT_GRANT_EXPIRED] = -ETIMEDOUT,
+	static const int errors[] = {[HWT_GRANTED] = 0,
+	    [HWT_GRANT_EXPIRED] = -ETIMEDOUT,
 	    [HWT_GRANT_CANCELLED] = -ECANCELED,
 	    [HWT_GRANT_RETIRED] = -EIDRM,
 	    [HWT_GRANT_SHUT_DOWN] = -ESHUTDOWN};
@@ -39,14 +40,14 @@ grant_error(enum hwt_grant grant)
 
 /* READY, it is tried. 0: it is granted; otherwise it is TRYING. */
 static int
-begin(struct request *request, int64_t *tried, struct queue *queue)
+begin(struct request *request, int64_t *tried)
 {
 	if (request->count == 0)
 		return -EIDRM;
 	request->held = 0;
 	request->refusals = 0;
 	request_store(request, STATE_TRYING);
-	*tried = request_try(request, queue);
+	*tried = request_try(request);
 	if (*tried != TRIED_ALL)
 		return grant_error(refusal_of(request, *tried));
 	request_store(request, STATE_GRANTED);
@@ -57,34 +58,32 @@ int
 hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *user)
 {
 	struct request *request = (struct request *)user;
-	struct queue queue = {0};
 	int state = enter(checkout, request), error;
 	int64_t tried = TRIED_ALL;
 
 	if (state != STATE_READY)
 		return state < 0 ? state : -EBUSY;
-	error = begin(request, &tried, &queue);
+	error = begin(request, &tried);
 	if (tried != TRIED_ALL) {
-		request_abandon(request, &queue);
+		request_abandon(request);
 		if (error == 0)
 			error = -EAGAIN;
 	}
-	queue_end(&queue);
+	queue_run();
 	return error;
 }
 
 /* blocked: NULL, or this thread's. 1: it waits, or has ended since. */
 static int
-acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
-    struct queue *queue)
+acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
 {
 	int64_t tried = TRIED_ALL;
-	int error = begin(request, &tried, queue);
+	int error = begin(request, &tried);
 
 	if (tried == TRIED_ALL)
 		return error;
 	if (blocked != NULL) {
-		tried = request_look(request, tried, LOOKS, queue);
+		tried = request_look(request, tried, LOOKS);
 		if (tried == TRIED_ALL) {
 			request_store(request, STATE_GRANTED);
 			return 0;
@@ -95,10 +94,10 @@ acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
 	if (error == 0)
 		error = request_begin(request, delay_ns);
 	if (error != 0) {
-		request_abandon(request, queue);
+		request_abandon(request);
 		return error;
 	}
-	request_go_on(request, tried, queue);
+	request_go_on(request, tried);
 	return 1;
 }
 
@@ -107,15 +106,14 @@ hwt_checkout_acquire(
     struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
 {
 	struct request *request = (struct request *)user;
-	struct queue queue = {0};
 	int state = enter(checkout, request), result;
 
 	if (state < 0 || !delay_is_valid(delay_ns))
 		return state < 0 ? state : -EINVAL;
 	if (state != STATE_READY)
 		return -EBUSY;
-	result = acquire(request, delay_ns, NULL, &queue);
-	queue_end(&queue);
+	result = acquire(request, delay_ns, NULL);
+	queue_run();
 	return result;
 }
 
@@ -146,7 +144,6 @@ attach(struct request *request, struct blocked *blocked)
 static enum hwt_grant
 await_grant(struct request *request, struct blocked *blocked)
 {
-	struct queue queue = {0};
 	enum hwt_grant grant;
 	bool woken;
 
@@ -158,11 +155,9 @@ await_grant(struct request *request, struct blocked *blocked)
 		woken = blocked->woken;
 		blocked->woken = false;
 		(void)pthread_mutex_unlock(&blocked->lock);
-		if (woken) {
-			request_resume(request, LOOKS, &queue);
-			queue_end(&queue);
-			queue = (struct queue){0};
-		}
+		if (woken)
+			request_resume(request, LOOKS);
+		queue_run();
 	} while (grant == 0);
 	return grant;
 }
@@ -176,15 +171,14 @@ hwt_checkout_acquire_wait(
 	    .told = PTHREAD_COND_INITIALIZER};
 	int state = enter(checkout, request), result = 1;
 	enum hwt_grant grant = 0;
-	struct queue queue = {0};
 
 	if (state < 0 || !delay_is_valid(delay_ns))
 		return state < 0 ? state : -EINVAL;
-	if (queue_in_granted())
+	if (checkout_queue.in_granted)
 		return -EDEADLK;
 	if (state == STATE_READY) {
-		result = acquire(request, delay_ns, &blocked, &queue);
-		queue_end(&queue);
+		result = acquire(request, delay_ns, &blocked);
+		queue_run();
 	} else if (state == STATE_GRANTED || request->granted != NULL ||
 	    a64_load_acquire(&request->word) & BLOCKING) {
 		return -EBUSY;
@@ -205,15 +199,14 @@ hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *user)
 {
 	struct request *request = (struct request *)user;
 	int state = enter(checkout, request);
-	struct queue queue = {0};
 
 	if (state != STATE_GRANTED)
 		return state < 0 ? state : -ENOENT;
 	request_store(request, STATE_READY);
 	while (request->held > 0)
-		object_give(request, --request->held, &queue);
+		object_give(request, --request->held);
 	out_end(checkout, request, 1);
-	queue_end(&queue);
+	queue_run();
 	return 0;
 }
 
@@ -221,12 +214,11 @@ int
 hwt_checkout_cancel(struct hwt_checkout *checkout, struct hwt_request *user)
 {
 	struct request *request = (struct request *)user;
-	struct queue queue = {0};
 	int result = enter(checkout, request);
 
 	if (result < 0)
 		return result;
-	result = request_end(request, HWT_GRANT_CANCELLED, &queue);
-	queue_end(&queue);
+	result = request_end(request, HWT_GRANT_CANCELLED);
+	queue_run();
 	return result;
 }

@@ -88,14 +88,13 @@ int
 hwt_checkout_shutdown(struct hwt_checkout *checkout)
 {
 	int error = checkout_enter(checkout);
-	struct queue queue = {0};
 
 	if (error != 0)
 		return error;
 	a64_or_seq(&checkout->gate.word, RETIRED);
 	pause_notify(checkout);
-	requests_stop(checkout, NULL, HWT_GRANT_SHUT_DOWN, &queue);
-	queue_end(&queue);
+	requests_stop(checkout, NULL, HWT_GRANT_SHUT_DOWN);
+	queue_run();
 	return 0;
 }
 
@@ -154,7 +153,7 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 		free_checkout(checkout);
 		return 0;
 	}
-	if (queue_in_granted())
+	if (checkout_queue.in_granted)
 		return -EDEADLK;
 	if (!is_unused(checkout))
 		return -EBUSY;

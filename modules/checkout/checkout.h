@@ -182,8 +182,12 @@ struct hwt_checkout {
  * call's. */
 struct queue {
 	struct request *first, *last;
-	bool begun, in_granted;
+	bool runs, in_granted;
 };
+
+/* The thread's. */
+extern _Thread_local struct queue checkout_queue
+    __attribute__((tls_model("initial-exec")));
 
 static inline void *
 alloc_lines(size_t bytes)
@@ -295,58 +299,69 @@ is_shut_down(const struct hwt_checkout *checkout)
 /* object.c */
 
 /* Takes object i for its request, which is TRYING; false: it refuses. */
-bool object_take(struct request *request, uint32_t i, struct queue *queue);
+bool object_take(struct request *request, uint32_t i);
 /* Gives it back, and serves who waits for it. */
-void object_give(struct request *request, uint32_t i, struct queue *queue);
+void object_give(struct request *request, uint32_t i);
 /* The same of an object that no request holds, to write. */
 bool object_take_alone(struct object *object);
-void object_give_alone(struct object *object, struct queue *queue);
+void object_give_alone(struct object *object);
 /* Whether it refuses now: for a look without a lock. */
 bool object_refuses(const struct request *request, uint32_t i);
 /* The request, TRYING, waits at its object i, or at the gate. False: it may be
  * tried again, or a mark was left. */
-bool object_wait(struct request *request, int64_t i, struct queue *queue);
+bool object_wait(struct request *request, int64_t i);
 /* By whoever has ended its wait: out of the list of at. */
-void object_leave(struct request *request, struct queue *queue);
+void object_leave(struct request *request);
 /* By its owner, which was woken for at and has not taken it. */
-void object_hand_on(struct request *request, struct queue *queue);
+void object_hand_on(struct request *request);
 /* Opens the gate: what waits there is woken, in order. */
-void gate_open(struct hwt_checkout *checkout, struct queue *queue);
+void gate_open(struct hwt_checkout *checkout);
 /* A member is free; with the lock of any's shard. */
-void group_put(struct group *group, struct object *member, struct queue *queue);
+void group_put(struct group *group, struct object *member);
+
+/* retire.c */
+
+/* Nobody is granted it any more. */
+void object_retire(struct hwt_checkout *checkout, struct object *object);
+
+/* acquire.c */
+
+int grant_error(enum hwt_grant grant);
 
 /* request.c */
 
-/* An empty queue begins with the first that is added to it. */
-void queue_add(struct queue *queue, struct request *request);
-void queue_end(struct queue *queue);
-/* This is a call from granted: no other user code runs in a call. */
-bool queue_in_granted(void);
+void queue_add(struct request *request);
+/* At the end of a call, and before it sleeps. */
+void queue_drain(void);
+static inline void
+queue_run(void)
+{
+	if (checkout_queue.first != NULL && !checkout_queue.runs)
+		queue_drain();
+}
+
 void request_change(struct request *request, uint64_t clear, uint64_t set);
 /* TRYING becomes WAITING, unless a mark was left. */
 bool request_enter_wait(struct request *request);
 /* WAITING becomes WOKEN: the word that it had; 0: it does not wait. */
 uint64_t request_wake(struct request *request);
 /* The owner tries it once. */
-int64_t request_try(struct request *request, struct queue *queue);
+int64_t request_try(struct request *request);
 /* Tries it so often while the object that refused may be had. */
-int64_t request_look(struct request *request, int64_t tried, unsigned looks,
-    struct queue *queue);
+int64_t request_look(struct request *request, int64_t tried, unsigned looks);
 /* Its wait begins, with a deadline; or an error. */
 int request_begin(struct request *request, uint64_t delay_ns);
 /* It does not wait: gives back what it kept, and is READY. */
-void request_abandon(struct request *request, struct queue *queue);
+void request_abandon(struct request *request);
 /* It was tried with that result: goes on until it waits or has ended. */
-void request_go_on(struct request *request, int64_t tried, struct queue *queue);
+void request_go_on(struct request *request, int64_t tried);
 /* WOKEN: it is tried, and looked at so often. */
-void request_resume(
-    struct request *request, unsigned looks, struct queue *queue);
+void request_resume(struct request *request, unsigned looks);
 /* Ends the wait, or leaves a mark. 0, -EINPROGRESS, or -ENOENT. */
-int request_end(
-    struct request *request, enum hwt_grant grant, struct queue *queue);
+int request_end(struct request *request, enum hwt_grant grant);
 /* Ends all waits for sets with that object (NULL: all) that have begun. */
 void requests_stop(struct hwt_checkout *checkout, const struct object *object,
-    enum hwt_grant grant, struct queue *queue);
+    enum hwt_grant grant);
 /* Why it refuses for good; 0: it may be had later. */
 enum hwt_grant refusal_of(const struct request *request, int64_t tried);
 void blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant);

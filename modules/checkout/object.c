@@ -130,7 +130,7 @@ group_pop(struct group *group, struct request *request, uint32_t i)
 
 /* It is free for that one, which is not its owner's any more. */
 static void
-hand_over(struct object *object, struct request *request, struct queue *queue)
+hand_over(struct object *object, struct request *request)
 {
 	uint32_t i = request->at_index;
 	bool reads = request_reads(request, i);
@@ -146,13 +146,13 @@ hand_over(struct object *object, struct request *request, struct queue *queue)
 		item_granted(request, i, object);
 	}
 	request->given = true;
-	queue_add(queue, request);
+	queue_add(request);
 }
 
 /* Under the lock: hands the object to the first, or wakes its thread; readers,
  * and of a group as many as there are members, one after another. */
 static void
-serve(struct object *object, struct shard *shard, struct queue *queue)
+serve(struct object *object, struct shard *shard)
 {
 	struct request *request;
 	uint64_t word, had;
@@ -174,7 +174,7 @@ serve(struct object *object, struct shard *shard, struct queue *queue)
 			blocked_tell(request->blocked, true, 0);
 			break;
 		}
-		hand_over(object, request, queue);
+		hand_over(object, request);
 	}
 	if (object->first == NULL)
 		a64_and_seq(&object->word, ~WAITERS);
@@ -183,7 +183,7 @@ serve(struct object *object, struct shard *shard, struct queue *queue)
 /* Taking and giving. */
 
 static bool
-group_take(struct request *request, uint32_t i, bool baton, struct queue *queue)
+group_take(struct request *request, uint32_t i, bool baton)
 {
 	struct object *any = request_object(request, i);
 	struct shard *shard;
@@ -198,7 +198,7 @@ group_take(struct request *request, uint32_t i, bool baton, struct queue *queue)
 		if (baton) {
 			request->baton = false;
 			a64_and_seq(&any->word, ~WOKEN);
-			serve(any, shard, queue);
+			serve(any, shard);
 		}
 	}
 	shard_unlock(shard);
@@ -207,16 +207,16 @@ group_take(struct request *request, uint32_t i, bool baton, struct queue *queue)
 
 /* It was woken for the object, and reads it: so do those behind it. */
 static void
-serve_readers(struct object *object, struct queue *queue)
+serve_readers(struct object *object)
 {
 	struct shard *shard = lock_of(object);
 
-	serve(object, shard, queue);
+	serve(object, shard);
 	shard_unlock(shard);
 }
 
 bool
-object_take(struct request *request, uint32_t i, struct queue *queue)
+object_take(struct request *request, uint32_t i)
 {
 	struct object *object = request_object(request, i);
 	bool reads = request_reads(request, i);
@@ -226,7 +226,7 @@ object_take(struct request *request, uint32_t i, struct queue *queue)
 	do {
 		word = a64_load_relaxed(&object->word);
 		if (word & GROUP)
-			return group_take(request, i, baton, queue);
+			return group_take(request, i, baton);
 		if (!is_open(word, reads))
 			return false;
 		next = word_taken(word, request, reads);
@@ -238,7 +238,7 @@ object_take(struct request *request, uint32_t i, struct queue *queue)
 	if (baton) {
 		request->baton = false;
 		if (reads && next & WAITERS)
-			serve_readers(object, queue);
+			serve_readers(object);
 	}
 	return true;
 }
@@ -246,7 +246,7 @@ object_take(struct request *request, uint32_t i, struct queue *queue)
 /* What another thread waits for is given back under the lock, as it may be
  * retired and freed as soon as it is free. */
 static void
-give(struct object *object, bool reads, struct queue *queue)
+give(struct object *object, bool reads)
 {
 	struct shard *shard;
 	uint64_t word, next;
@@ -260,7 +260,7 @@ give(struct object *object, bool reads, struct queue *queue)
 				word = a64_load_relaxed(&object->word);
 			while (!a64_cas_seq(
 			    &object->word, word, word_given(word, reads)));
-			serve(object, shard, queue);
+			serve(object, shard);
 			shard_unlock(shard);
 			return;
 		}
@@ -269,42 +269,41 @@ give(struct object *object, bool reads, struct queue *queue)
 }
 
 void
-group_put(struct group *group, struct object *member, struct queue *queue)
+group_put(struct group *group, struct object *member)
 {
 	a64_store_relaxed(&member->word, MEMBER);
 	member->next_free = group->free;
 	group->free = member;
 	a64_and_seq(&group->any.word, ~IN_USE);
 	if (group->any.first != NULL)
-		serve(&group->any, shard_of(group->any.checkout, &group->any),
-		    queue);
+		serve(&group->any, shard_of(group->any.checkout, &group->any));
 }
 
 static void
-give_member(struct object *any, struct object *member, struct queue *queue)
+give_member(struct object *any, struct object *member)
 {
 	struct shard *shard = lock_of(any);
 
 	/* E:object release: by the lock */
-	group_put((struct group *)(void *)any, member, queue);
+	group_put((struct group *)(void *)any, member);
 	shard_unlock(shard);
 }
 
 void
-object_give(struct request *request, uint32_t i, struct queue *queue)
+object_give(struct request *request, uint32_t i)
 {
 	struct object *object = request_object(request, i), *granted;
 
 	if (!(request->flags & HAS_ITEMS)) {
-		give(object, false, queue);
+		give(object, false);
 		return;
 	}
 	granted = request->items[request_index(request, i)].granted;
 	item_granted(request, i, NULL);
 	if (granted == object)
-		give(object, request_reads(request, i), queue);
+		give(object, request_reads(request, i));
 	else if (granted != NULL) /* NULL: a member that was retired */
-		give_member(object, granted, queue);
+		give_member(object, granted);
 }
 
 bool
@@ -314,9 +313,10 @@ object_take_alone(struct object *object)
 }
 
 void
-object_give_alone(struct object *object, struct queue *queue)
+object_give_alone(struct object *object)
 {
-	give(object, false, queue);
+	give(object, false);
+	queue_run();
 }
 
 /* Waiting. */
@@ -342,7 +342,7 @@ still_refuses(struct request *request, struct object *object)
 }
 
 bool
-object_wait(struct request *request, int64_t i, struct queue *queue)
+object_wait(struct request *request, int64_t i)
 {
 	struct object *gate = &request->checkout->gate;
 	struct object *object =
@@ -362,14 +362,14 @@ object_wait(struct request *request, int64_t i, struct queue *queue)
 		if (!waits)
 			unlink_request(object, request);
 		if (!waits && object != gate)
-			serve(object, shard, queue);
+			serve(object, shard);
 	}
 	shard_unlock(shard);
 	return waits;
 }
 
 void
-object_leave(struct request *request, struct queue *queue)
+object_leave(struct request *request)
 {
 	struct object *object = aptr_load_acquire(&request->at);
 	struct shard *shard = lock_of(object);
@@ -377,24 +377,24 @@ object_leave(struct request *request, struct queue *queue)
 	if (request->linked)
 		unlink_request(object, request);
 	if (object != &object->checkout->gate)
-		serve(object, shard, queue);
+		serve(object, shard);
 	shard_unlock(shard);
 }
 
 void
-object_hand_on(struct request *request, struct queue *queue)
+object_hand_on(struct request *request)
 {
 	struct object *object = aptr_load_acquire(&request->at);
 	struct shard *shard = lock_of(object);
 
 	request->baton = false;
 	a64_and_seq(&object->word, ~WOKEN);
-	serve(object, shard, queue);
+	serve(object, shard);
 	shard_unlock(shard);
 }
 
 void
-gate_open(struct hwt_checkout *checkout, struct queue *queue)
+gate_open(struct hwt_checkout *checkout)
 {
 	struct object *gate = &checkout->gate;
 	struct shard *shard = lock_of(gate);
@@ -404,7 +404,7 @@ gate_open(struct hwt_checkout *checkout, struct queue *queue)
 	while ((request = gate->first) != NULL) {
 		unlink_request(gate, request);
 		if (request_wake(request) != 0)
-			queue_add(queue, request);
+			queue_add(request);
 	}
 	shard_unlock(shard);
 }

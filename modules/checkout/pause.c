@@ -26,7 +26,7 @@ out_begin(struct hwt_checkout *checkout, const void *at)
 {
 	(void)a64_add_seq(&shard_of(checkout, at)->out, 1);
 	/* E:pause (A1), (A2) */
-	if (!(a64_load_seq(&checkout->gate.word) & (IN_USE | RETIRED)))
+	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
 		return true;
 	out_end(checkout, at, 0);
 	return false;
@@ -85,13 +85,12 @@ pause_expire(hwt_timeout timeout, void *arg)
 static void
 pause_end(struct hwt_checkout *checkout)
 {
-	struct queue queue = {0};
 
-	gate_open(checkout, &queue);
+	gate_open(checkout);
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	checkout->pause_begun = false;
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	queue_end(&queue);
+	queue_run();
 }
 
 /* With pause_lock. */
@@ -151,7 +150,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return error;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (queue_in_granted())
+	if (checkout_queue.in_granted)
 		return -EDEADLK;
 	/* First, so that a pause that cannot be closes no gate. */
 	if (armed)

@@ -112,31 +112,19 @@
 #include "checkout.h"
 #include "sys/pause.h"
 
-/* Of the outermost call; NULL: the thread is in none. Not static: the explorer
- * keeps one for each thread. */
-extern _Thread_local struct queue *checkout_queue;
-_Thread_local struct queue *checkout_queue;
+_Thread_local struct queue checkout_queue;
 
 void
-queue_add(struct queue *queue, struct request *request)
+queue_add(struct request *request)
 {
-	if (checkout_queue == NULL) {
-		checkout_queue = queue;
-		queue->begun = true;
-	}
-	queue = checkout_queue;
+	struct queue *queue = &checkout_queue;
+
 	request->next = NULL;
 	if (queue->first == NULL)
 		queue->first = request;
 	else
 		queue->last->next = request;
 	queue->last = request;
-}
-
-bool
-queue_in_granted(void)
-{
-	return checkout_queue != NULL && checkout_queue->in_granted;
 }
 
 static inline void
@@ -232,14 +220,14 @@ leave_line(struct request *request)
 /* Trying. */
 
 static void
-give_back(struct request *request, bool keep, struct queue *queue)
+give_back(struct request *request, bool keep)
 {
 	if (request->given) {
 		request->given = false;
-		object_give(request, request->at_index, queue);
+		object_give(request, request->at_index);
 	}
 	while (request->held > 0 && !keep)
-		object_give(request, --request->held, queue);
+		object_give(request, --request->held);
 }
 
 static bool
@@ -249,14 +237,14 @@ is_closed(struct hwt_checkout *checkout)
 }
 
 static int64_t
-take_all(struct request *request, struct queue *queue)
+take_all(struct request *request)
 {
 	if (is_closed(request->checkout))
 		return TRIED_GATE;
 	for (; request->held < request->count; request->held++) {
 		if (request->given && request->at_index == request->held)
 			request->given = false;
-		else if (!object_take(request, request->held, queue))
+		else if (!object_take(request, request->held))
 			return request->held;
 	}
 	return out_begin(request->checkout, request) ? TRIED_ALL : TRIED_GATE;
@@ -274,12 +262,12 @@ may_keep(struct request *request, int64_t tried)
 }
 
 int64_t
-request_try(struct request *request, struct queue *queue)
+request_try(struct request *request)
 {
-	int64_t tried = take_all(request, queue);
+	int64_t tried = take_all(request);
 
 	if (tried != TRIED_ALL)
-		give_back(request, may_keep(request, tried), queue);
+		give_back(request, may_keep(request, tried));
 	return tried;
 }
 
@@ -387,20 +375,19 @@ disarm(struct request *request)
 
 /* By its owner. Nobody uses its objects for it after wait_end. */
 static void
-request_finish(
-    struct request *request, enum hwt_grant grant, struct queue *queue)
+request_finish(struct request *request, enum hwt_grant grant)
 {
 	if (grant != HWT_GRANTED)
-		give_back(request, false, queue);
+		give_back(request, false);
 	if (request->baton && !(a64_load_acquire(&request->word) & GONE))
-		object_hand_on(request, queue);
+		object_hand_on(request);
 	if (request->in_line)
 		leave_line(request);
 	wait_end(request, grant);
 	request_change(request, STATE_MASK | OUTCOME_MASK | GONE,
 	    STATE_ENDED | grant * OUTCOME_ONE);
 	if (disarm(request))
-		queue_add(queue, request);
+		queue_add(request);
 }
 
 void
@@ -415,7 +402,7 @@ blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant)
 
 /* Of one that has ended: it is the user's when granted is called. */
 static void
-deliver(struct request *request, struct queue *queue)
+deliver(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
 	uint64_t word = a64_load_acquire(&request->word);
@@ -439,32 +426,32 @@ deliver(struct request *request, struct queue *queue)
 		blocked_tell(blocked, false, grant);
 	} else if (!(word & KEPT)) {
 		request_store(request, state);
-		queue->in_granted = true;
+		checkout_queue.in_granted = true;
 		granted((struct hwt_request *)request, arg, grant);
-		queue->in_granted = false;
+		checkout_queue.in_granted = false;
 	}
 	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 }
 
 void
-queue_end(struct queue *queue)
+queue_drain(void)
 {
+	struct queue *queue = &checkout_queue;
 	struct request *request;
 
-	if (!queue->begun)
-		return;
+	queue->runs = true;
 	while ((request = queue->first) != NULL) {
 		queue->first = request->next;
 		if (word_state(a64_load_acquire(&request->word)) == STATE_WOKEN)
-			request_resume(request, 0, queue);
+			request_resume(request, 0);
 		else
-			deliver(request, queue);
+			deliver(request);
 	}
-	checkout_queue = NULL;
+	queue->runs = false;
 }
 
 void
-request_go_on(struct request *request, int64_t tried, struct queue *queue)
+request_go_on(struct request *request, int64_t tried)
 {
 	enum hwt_grant grant;
 
@@ -473,22 +460,21 @@ request_go_on(struct request *request, int64_t tried, struct queue *queue)
 		if (grant == 0)
 			grant = word_outcome(a64_load_acquire(&request->word));
 		if (grant != 0) {
-			request_finish(request, grant, queue);
+			request_finish(request, grant);
 			return;
 		}
 		if (request->baton && tried != request->at_index)
-			object_hand_on(request, queue);
-		if (object_wait(request, tried, queue))
+			object_hand_on(request);
+		if (object_wait(request, tried))
 			return;
-		tried = request_try(request, queue);
+		tried = request_try(request);
 	}
 }
 
 /* Most holds are shorter than a thread takes to sleep and wake up. These tries
  * do not count. */
 int64_t
-request_look(
-    struct request *request, int64_t tried, unsigned looks, struct queue *queue)
+request_look(struct request *request, int64_t tried, unsigned looks)
 {
 	uint8_t refusals = request->refusals;
 
@@ -498,13 +484,13 @@ request_look(
 		if (object_refuses(request, (uint32_t)tried))
 			stall();
 		else
-			tried = request_try(request, queue);
+			tried = request_try(request);
 	}
 	return tried;
 }
 
 void
-request_resume(struct request *request, unsigned looks, struct queue *queue)
+request_resume(struct request *request, unsigned looks)
 {
 	int64_t tried;
 	uint64_t word;
@@ -514,16 +500,16 @@ request_resume(struct request *request, unsigned looks, struct queue *queue)
 	while (!a64_cas_seq(
 	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING));
 	if (word & OUTCOME_MASK) {
-		request_finish(request, word_outcome(word), queue);
+		request_finish(request, word_outcome(word));
 		return;
 	}
-	tried = request_try(request, queue);
-	tried = request_look(request, tried, looks, queue);
-	request_go_on(request, tried, queue);
+	tried = request_try(request);
+	tried = request_look(request, tried, looks);
+	request_go_on(request, tried);
 }
 
 int
-request_end(struct request *request, enum hwt_grant grant, struct queue *queue)
+request_end(struct request *request, enum hwt_grant grant)
 {
 	uint64_t word, next;
 	enum state state;
@@ -543,8 +529,8 @@ request_end(struct request *request, enum hwt_grant grant, struct queue *queue)
 	} while (!a64_cas_seq(&request->word, word, next));
 	if (state != STATE_WAITING)
 		return state == STATE_WOKEN ? 0 : -EINPROGRESS;
-	object_leave(request, queue);
-	request_finish(request, grant, queue);
+	object_leave(request);
+	request_finish(request, grant);
 	return 0;
 }
 
@@ -553,7 +539,6 @@ request_end(struct request *request, enum hwt_grant grant, struct queue *queue)
 static void
 expire(hwt_timeout timeout, void *arg)
 {
-	struct queue queue = {0};
 	struct request *request = arg;
 	uint64_t word, next;
 	enum state state;
@@ -569,12 +554,12 @@ expire(hwt_timeout timeout, void *arg)
 			next = (next & ~STATE_MASK) | STATE_TRYING;
 	} while (!a64_cas_seq(&request->word, word, next));
 	if (word & LATE) {
-		queue_add(&queue, request);
+		queue_add(request);
 	} else if (state == STATE_WAITING) {
-		object_leave(request, &queue);
-		request_finish(request, HWT_GRANT_EXPIRED, &queue);
+		object_leave(request);
+		request_finish(request, HWT_GRANT_EXPIRED);
 	}
-	queue_end(&queue);
+	queue_run();
 }
 
 int
@@ -597,9 +582,9 @@ request_begin(struct request *request, uint64_t delay_ns)
 }
 
 void
-request_abandon(struct request *request, struct queue *queue)
+request_abandon(struct request *request)
 {
-	give_back(request, false, queue);
+	give_back(request, false);
 	if (request->in_line)
 		leave_line(request);
 	request_store(request, STATE_READY);
@@ -664,7 +649,7 @@ stop_one(struct shard *shard, const struct object *object, enum hwt_grant grant,
 
 void
 requests_stop(struct hwt_checkout *checkout, const struct object *object,
-    enum hwt_grant grant, struct queue *queue)
+    enum hwt_grant grant)
 {
 	struct shard *shard, *end = checkout->shards + checkout->shard_count;
 	struct request *request;
@@ -676,8 +661,8 @@ requests_stop(struct hwt_checkout *checkout, const struct object *object,
 		for (shard = checkout->shards; shard < end; shard++) {
 			while ((request = stop_one(
 				    shard, object, grant, &tried)) != NULL) {
-				object_leave(request, queue);
-				request_finish(request, grant, queue);
+				object_leave(request);
+				request_finish(request, grant);
 			}
 		}
 		if (!tried || object == NULL)

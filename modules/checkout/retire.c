@@ -61,7 +61,6 @@ hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *user,
 	struct group *group = (struct group *)user;
 	struct object *member = (struct object *)object;
 	int error = group_enter(checkout, group);
-	struct queue queue = {0};
 	struct shard *shard;
 
 	if (error != 0 || object == NULL)
@@ -74,10 +73,10 @@ hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *user,
 		object_make(checkout, member, 0, MEMBER);
 		member->group = group;
 		group->members++;
-		group_put(group, member, &queue);
+		group_put(group, member);
 	}
 	shard_unlock(shard);
-	queue_end(&queue);
+	queue_run();
 	return error;
 }
 
@@ -86,7 +85,6 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *user)
 {
 	struct group *group = (struct group *)user;
 	int error = group_enter(checkout, group);
-	struct queue queue = {0};
 	struct shard *shard;
 
 	if (error != 0)
@@ -101,8 +99,8 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *user)
 		a64_or_seq(&group->any.word, RETIRED);
 	shard_unlock(shard);
 	if (error == 0)
-		requests_stop(checkout, &group->any, HWT_GRANT_RETIRED, &queue);
-	queue_end(&queue);
+		requests_stop(checkout, &group->any, HWT_GRANT_RETIRED);
+	queue_run();
 	return error;
 }
 
@@ -152,14 +150,25 @@ holder_of(const struct object *object)
 	return request;
 }
 
+void
+object_retire(struct hwt_checkout *checkout, struct object *object)
+{
+	struct shard *shard = shard_of(checkout, object);
+
+	/* Under the lock: whoever served its list does not use it any more. */
+	shard_lock(shard);
+	a64_or_seq(&object->word, RETIRED);
+	shard_unlock(shard);
+	requests_stop(checkout, object, HWT_GRANT_RETIRED);
+	queue_run();
+}
+
 int
 hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *user)
 {
 	struct object *object = (struct object *)user;
 	int error = checkout_enter(checkout);
 	struct request *request;
-	struct queue queue = {0};
-	struct shard *shard;
 
 	if (error != 0)
 		return error;
@@ -175,12 +184,6 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *user)
 	if (!(request->flags & IS_RANKED))
 		return -E2BIG;
 	drop_object(request, object);
-	/* Under the lock: whoever served its list does not use it any more. */
-	shard = shard_of(checkout, object);
-	shard_lock(shard);
-	a64_or_seq(&object->word, RETIRED);
-	shard_unlock(shard);
-	requests_stop(checkout, object, HWT_GRANT_RETIRED, &queue);
-	queue_end(&queue);
+	object_retire(checkout, object);
 	return 0;
 }
