@@ -46,7 +46,7 @@ $(pool): $(pool_parts) \
 	$(Q)$(link) -o $@ $^ -lhiredis $(libs)
 
 demo-pool: $(pool)
-	@$(pool) $(DEMO)
+	@$(pool)
 
 .PHONY: demo-memcached demo-longpoll demo-pool
 demo-memcached: build/plain/libhwt.a
