@@ -357,6 +357,8 @@ void request_abandon(struct request *request);
 void request_go_on(struct request *request, int64_t tried);
 /* WOKEN: it is tried, and looked at so often. */
 void request_resume(struct request *request, unsigned looks);
+/* In line; its owner asks. */
+bool request_is_first(struct request *request);
 /* Ends the wait, or leaves a mark. 0, -EINPROGRESS, or -ENOENT. */
 int request_end(struct request *request, enum hwt_grant grant);
 /* Ends all waits for sets with that object (NULL: all) that have begun. */

@@ -149,8 +149,19 @@ hand_over(struct object *object, struct request *request)
 	queue_add(request);
 }
 
-/* Under the lock: hands the object to the first, or wakes its thread; readers,
- * and of a group as many as there are members, one after another. */
+/* It is woken for the object, and not handed it: a thread that sleeps, and a set
+ * that may not keep what it has got. Of sets that were each handed what another
+ * one wants, each would give it back to the next, and so on for ever. */
+static bool
+is_only_woken(struct request *request, uint64_t word)
+{
+	if (request->count > 1)
+		return !request_is_first(request);
+	return word & BLOCKING && !request_is_in_order(request);
+}
+
+/* Under the lock: hands the object to the first, or wakes it; readers, and of a
+ * group as many as there are members, one after another. */
 static void
 serve(struct object *object, struct shard *shard)
 {
@@ -168,10 +179,13 @@ serve(struct object *object, struct shard *shard)
 		if (had == 0)
 			continue;
 		shard->woken++;
-		if (had & BLOCKING && !request_is_in_order(request)) {
+		if (is_only_woken(request, had)) {
 			request->baton = true;
 			a64_or_seq(&object->word, WOKEN);
-			blocked_tell(request->blocked, true, 0);
+			if (had & BLOCKING)
+				blocked_tell(request->blocked, true, 0);
+			else
+				queue_add(request);
 			break;
 		}
 		hand_over(object, request);

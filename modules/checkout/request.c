@@ -29,17 +29,18 @@
  * wait. The first mark stays.
  *
  * WAKING. Whoever gives an object back serves its list (object.c). A request
- * without a thread is handed the object, given, and is tried by the thread that
- * served: the object itself is the wake-up. If the try fails, it gives it back,
- * and so serves the next. A request whose thread sleeps is woken with nothing
- * but the BATON, so that the object is not out until that thread runs, which
- * takes as long as a thousand short holds. With the baton it
+ * that wants nothing else, and has no thread, is handed the object, given, and
+ * is tried by the thread that served: the object itself is the wake-up. One
+ * whose thread sleeps is woken with nothing but the BATON, so that the object is
+ * not out until that thread runs, which takes as long as a thousand short holds;
+ * and so is a set that is not the first in line, since of sets that were handed
+ * objects each could have what another one wants. With the baton it
  *     takes the object:          that it gives back later, and so serves;
  *     is refused by the object:  it waits there again, at its place, and the
  *                                baton is over in the word that says so;
  *     is refused by another one, or ends: it hands on, which serves the list.
- * Refused hold_after times, it is handed the object, too. Then nobody who comes
- * later can take it before.
+ * Refused hold_after times, a request for one object is handed it, too, and so
+ * is the first in line. Then nobody who comes later can take it before.
  *
  * IN LINE. Of the requests refused hold_after times that name several objects,
  * which are in line in the order in which they got there, the first keeps what
@@ -201,6 +202,12 @@ is_first_in_line(struct request *request)
 	return first == request;
 }
 
+bool
+request_is_first(struct request *request)
+{
+	return request->in_line && is_first_in_line(request);
+}
+
 static void
 leave_line(struct request *request)
 {
@@ -254,7 +261,7 @@ static bool
 may_keep(struct request *request, int64_t tried)
 {
 	if (tried == TRIED_GATE)
-		return request->in_line && is_first_in_line(request);
+		return request_is_first(request);
 	if (request->refusals < UINT8_MAX)
 		request->refusals++;
 	return request->count > 1 && request_is_in_order(request) &&
