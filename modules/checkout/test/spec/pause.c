@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pause: when hwt_checkout_pause has answered 0, nothing is out, and nothing is
+ * granted before hwt_checkout_resume.
+ * no-lock-held: granted may call what it likes, and a chain of grants takes no
+ * stack.
+ */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(pause);
+SUITE(no_lock_held);
+
+#define CHAIN 200000
+
+/* Terracotta's: with nothing out it is at once; what comes then waits. */
+CheckoutTest(pause, with_nothing_out_it_is_declared_at_once)
+{
+	clients("a b");
+	play("pause, refused 0, wait-ms 0 1000, wait-ms 1 1000, waits 0, "
+	     "out 0 2, cannot-destroy, resume, granted 0, granted 1, "
+	     "before 0 1, release 0, release 1");
+	assert_u64(checkout_stats().pauses, 1);
+}
+
+static _Atomic uint64_t paused;
+
+static void
+pause_in_one_thread(unsigned index, void *arg)
+{
+	(void)arg;
+	if (index == 0) {
+		assert_ok(hwt_checkout_pause(checkout, HWT_NEVER));
+		paused = 1;
+		return;
+	}
+	while (hwt_checkout_resume(checkout) == -EALREADY)
+		sleep_ns(HWT_US(100));
+	/* One is out, and one waits. */
+	assert_u64(paused, 0);
+	assert_rc(hwt_checkout_resume(checkout), -EBUSY);
+	assert_rc(hwt_checkout_pause(checkout, 0), -EALREADY);
+	play("refused 2, release 0");
+	wait_for(&paused, 1);
+	play("waits 1, out 0 1, refused 2, resume, granted 1");
+}
+
+/* Terracotta's: with one out, it waits for its release; then what waited is
+ * granted. */
+CheckoutTest(pause, with_one_out_it_waits_for_its_release)
+{
+	clients("a ab c");
+	play("take 0, wait 1");
+	in_parallel(2, pause_in_one_thread, NULL);
+	play("release 1");
+}
+
+CheckoutTest(pause, that_times_out_leaves_all_as_it_was)
+{
+	clients("a b a");
+	play("take 0, wait 2, pause-late, take 1, release 1, release 0, "
+	     "granted 2, release 2");
+	assert_rc(hwt_checkout_resume(checkout), -EALREADY);
+	assert_u64(checkout_stats().pauses, 0);
+}
+
+/* In real time, by a timer with a worker. */
+Test(pause, is_ended_by_its_own_delay)
+{
+	uint64_t began_ns;
+
+	manual.timer = worker_timer_open(HWT_MS(1));
+	checkout_open_on(NULL);
+	clients("a b");
+	play("try 0");
+	began_ns = monotonic_ns();
+	assert_rc(hwt_checkout_pause(checkout, HWT_MS(5)), -ETIMEDOUT);
+	cr_assert(monotonic_ns() - began_ns >= HWT_MS(5));
+	play("try 1, release 1, release 0");
+	assert_ok(hwt_checkout_pause(checkout, HWT_SEC(60)));
+	play("resume");
+	assert_ok(hwt_checkout_destroy(checkout));
+	worker_timer_close(manual.timer);
+}
+
+CheckoutTest(pause, does_not_delay_deadlines_and_cancels)
+{
+	clients("a a");
+	play("pause, wait-ms 0 2, wait-ms 1 2, cancel 1, cancelled 1, pass 4, "
+	     "expired 0, resume, out 0 0");
+}
+
+/* It holds a, and waits for b. */
+CheckoutTestWith(pause, takes_what_a_waiting_set_holds, .hold_after = 1)
+{
+	clients("b ab c a");
+	play("take 0, wait 1, refused 3");
+	in_parallel(2, pause_in_one_thread, NULL);
+	play("refused 3, release 1, try 3, release 3");
+}
+
+CheckoutTest(pause, each_of_many_waits_is_tried_when_it_ends)
+{
+	static struct client waiter[100];
+	unsigned i;
+
+	play("pause");
+	for (i = 0; i < 100; i++) {
+		client_init(&waiter[i], i % 2 == 0 ? "a" : "b");
+		waiter[i].then = release_in_granted;
+		assert_rc(client_acquire(&waiter[i], HWT_NEVER), 1);
+	}
+	play("resume");
+	for (i = 0; i < 100; i++)
+		assert_u64(waiter[i].calls, 1);
+}
+
+CheckoutTest(no_lock_held, granted_may_release_and_acquire)
+{
+	clients("a b a b");
+	client[1].script = "release 1, take 1, release 1";
+	client[2].script = "release 2, wait 3";
+	play("take 0, wait 2, try 1, release 0, granted 2, release 1, "
+	     "granted 3, release 3");
+}
+
+CheckoutTest(no_lock_held, granted_may_cancel_and_retire)
+{
+	clients("a a a a b");
+	client[1].script = "cancel 2, retire a, release 1";
+	play("take 0, wait 1, wait 2, wait 3, release 0, granted 1, "
+	     "cancelled 2, retired 3, take 4, release 4");
+}
+
+static void
+call_what_waits(struct client *of)
+{
+	assert_rc(client_wait(&client[2], HWT_NEVER), -EDEADLK);
+	assert_rc(hwt_checkout_pause(checkout, HWT_NEVER), -EDEADLK);
+	assert_rc(hwt_checkout_destroy(checkout), -EDEADLK);
+	assert_ok(client_release(of));
+}
+
+CheckoutTest(no_lock_held, EDEADLK_of_a_call_that_waits_in_granted)
+{
+	clients("a a b");
+	client[1].then = call_what_waits;
+	play("take 0, wait 1, release 0, granted 1");
+}
+
+static struct client chain[2];
+static uint64_t grants;
+static char *deepest, *highest;
+
+/* Each grant begins the next. */
+static void
+pass_it_on(struct client *of)
+{
+	struct client *next = of == &chain[0] ? &chain[1] : &chain[0];
+	char here;
+
+	deepest = deepest == NULL || &here < deepest ? &here : deepest;
+	highest = &here > highest ? &here : highest;
+	if (++grants < CHAIN)
+		assert_rc(client_acquire(next, HWT_NEVER), 1);
+	assert_ok(client_release(of));
+}
+
+CheckoutTest(no_lock_held, a_chain_of_grants_takes_no_stack)
+{
+	clients("a");
+	client_init(&chain[0], "a");
+	client_init(&chain[1], "a");
+	chain[0].then = pass_it_on;
+	chain[1].then = pass_it_on;
+	play("take 0");
+	assert_rc(client_acquire(&chain[0], HWT_NEVER), 1);
+	play("release 0");
+	assert_u64(grants, CHAIN);
+	cr_assert(highest - deepest < 4096, "%td bytes", highest - deepest);
+}

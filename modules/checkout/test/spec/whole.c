@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * whole: a granted request holds all its objects, a waiting one none, until
+ * hold_after lets it.
+ * one-holder: no object is in two granted requests, unless both read it.
+ */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(whole);
+SUITE(one_holder);
+
+CheckoutTest(whole, a_free_set_is_granted_at_once)
+{
+	clients("ca ac");
+	play("take-ms 0 1000, out 1 0, timeouts 0, holds 0 c, refused 1, "
+	     "release 0, holds-none 0, try 1, release 1, waits 0");
+}
+
+/* Terracotta's: one holds B; who wants A and B waits, and then gets both. */
+CheckoutTest(whole, held_by_one_a_set_waits_and_then_gets_exactly_both)
+{
+	clients("b ab a b");
+	play("take 0, wait 1, waits 1, out 1 1, holds-none 1, "
+	     "release 0, granted 1, out 1 0, refused 2, refused 3, "
+	     "release 1, try 2, try 3, release 2, release 3");
+	cr_assert(client_holds(&client[1], 1) == NULL);
+}
+
+CheckoutTest(whole, a_waiting_set_holds_none_of_its_objects)
+{
+	clients("c abc ab");
+	play("take 0, wait 1, try 2, release 2, try 2, release 0, waits 1, "
+	     "release 2, granted 1, release 1");
+}
+
+CheckoutTest(whole, a_try_that_is_refused_holds_nothing)
+{
+	clients("c abc ab");
+	play("try 0, refused 1, out 1 0, try 2, release 2, release 0, "
+	     "try 1, release 1");
+}
+
+/* After one refusal it keeps a, until it has b too, or its wait ends. */
+CheckoutTestWith(whole, a_set_holds_while_it_waits_after_hold_after_refusals,
+    .hold_after = 1)
+{
+	clients("b ab a");
+	play("take 0, wait-ms 1 1000, refused 2, out 1 1, release 0, "
+	     "granted 1, release 1, try 2, release 2");
+	play("take 0, wait-ms 1 5, refused 2, pass 50, expired 1, try 2, "
+	     "release 2, wait 1, refused 2, cancel 1, cancelled 1, try 2, "
+	     "release 2, release 0");
+}
+
+/* a and b are taken by turns, so that each release refuses it once more. */
+static uint64_t
+refusals_before_a_set_holds(uint32_t hold_after, uint64_t most)
+{
+	struct client *taken = &client[1], *other = &client[0], *swap;
+	uint64_t refusals = 1;
+
+	checkout_open(&(struct hwt_checkout_options){.hold_after = hold_after});
+	clients("a b ab");
+	play("take 1, wait 2");
+	while (refusals < most && client_try(other) == 0) {
+		assert_ok(client_release(taken));
+		play("waits 2");
+		swap = taken;
+		taken = other;
+		other = swap;
+		refusals++;
+	}
+	assert_ok(client_release(taken));
+	play("granted 2, release 2");
+	checkout_close();
+	return refusals;
+}
+
+Test(whole, a_set_holds_after_16_refusals_unless_options_say_otherwise)
+{
+	/* The one that counts may be for the object that it would hold. */
+	cr_assert(refusals_before_a_set_holds(0, 1000) - 16 <= 1);
+	cr_assert(refusals_before_a_set_holds(255, 1000) - 255 <= 1);
+	cr_assert(refusals_before_a_set_holds(2, 1000) - 2 <= 1);
+	assert_u64(refusals_before_a_set_holds(HWT_CHECKOUT_NEVER, 1000), 1000);
+}
+
+static void
+transfers(unsigned index, void *arg)
+{
+	unsigned turn;
+
+	(void)arg;
+	for (turn = 0; turn < 2000; turn++) {
+		assert_ok(client_wait(&client[index], HWT_NEVER));
+		assert_ok(client_release(&client[index]));
+	}
+}
+
+/* Holders are written without atomics: see also test/stress/checkout_race.c. */
+CheckoutTest(one_holder, crossed_sets_in_four_threads)
+{
+	clients("abc cda bd dcba");
+	in_parallel(4, transfers, NULL);
+	assert_u64(checkout_stats().granted, 8000);
+	assert_u64(checkout_stats().released, 8000);
+}

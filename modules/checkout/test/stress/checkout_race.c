@@ -1,0 +1,781 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Real threads on a checkout whose timer has a worker. Owners and balances are
+ * written without atomics, so that ThreadSanitizer sees a missing edge.
+ *
+ *   transfers  between accounts with a constant sum: sets of up to four, some
+ *              only read; waits with and without a thread, deadlines, cancels;
+ *              and pauses, in which the sum is taken
+ *   crossed    {A, B, C} against {C, D, A}
+ *   hammers    a set of eight against seven threads that want one each
+ *   retired    objects whose memory is freed as soon as they are retired, while
+ *              the objects beside them in waiting sets come and go
+ *   pools      any one of three connections, which are replaced, and pauses
+ *   stores     accounts that are loaded from an array and unloaded to it, at
+ *              once or by another thread, with loads that fail, a limit, an
+ *              idle time, and pauses; the sum is constant
+ *
+ * At the end of each, nothing is out and nobody waits.
+ */
+#include "test/stress/stress.h"
+
+#include "modules/checkout/hwt_checkout.h"
+
+enum {
+	THREADS = 4,
+	ACCOUNTS = 9,
+	SET_MAX = 4,
+	TRANSFERS = 20000,
+	RETIREMENTS = 1000,
+	WAITERS = 6,
+	EIGHTS = 200,
+	START = 1000
+};
+
+static struct hwt *timer;
+static struct hwt_checkout *checkout;
+static atomic_bool over;
+static atomic_uint_fast64_t out, ended, begun;
+
+static struct account {
+	struct hwt_object object;
+	int64_t balance;
+	const void *owner;
+} account[ACCOUNTS];
+
+/* A request that its thread uses again and again. */
+struct demand {
+	union {
+		struct hwt_request of_objects;
+		struct hwt_store_request of_keys;
+	} request;
+	struct hwt_item item[SET_MAX];
+	struct hwt_store_item key[SET_MAX];
+	unsigned count, writes; /* those are the first */
+	bool wants_keys;
+	bool breaks; /* the object that it gets next */
+	int result; /* of granted: 0, or why not */
+	atomic_uint told;
+	uint64_t random; /* its thread's */
+};
+
+static struct hwt_store *store;
+static struct hwt_group group;
+
+static uint64_t
+draw(uint64_t *random, uint64_t bound)
+{
+	return random_below(random, bound);
+}
+
+/* A quarter of all waits has a deadline. */
+static uint64_t
+draw_delay(uint64_t *random)
+{
+	return draw(random, 4) == 0 ? draw(random, HWT_US(300)) : HWT_NEVER;
+}
+
+static void
+open_checkout(const char *phase, uint32_t hold_after)
+{
+	const struct hwt_checkout_options options = {
+	    .shards = 4, .hold_after = hold_after};
+	unsigned i;
+
+	stress_phase(phase, hold_after);
+	stress_must(
+	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
+	for (i = 0; i < ACCOUNTS; i++) {
+		account[i].balance = START;
+		stress_must(
+		    hwt_object_init(checkout, &account[i].object, i % 2) == 0,
+		    "init");
+	}
+	atomic_store(&over, false);
+}
+
+static void
+close_checkout(void)
+{
+	struct hwt_checkout_stats stats;
+	uint64_t counted = 0;
+	unsigned k;
+
+	stress_must(hwt_checkout_read_stats(checkout, &stats) == 0, "stats");
+	for (k = 0; k < 64; k++)
+		counted += stats.wait_ns_histogram[k];
+	stress_check(counted == stats.waited && stats.released == stats.granted,
+	    "of %" PRIu64 " waits %" PRIu64 " are counted", stats.waited,
+	    counted);
+	stress_check(stats.out == 0 && stats.waiting == 0,
+	    "%" PRIu64 " are out, %" PRIu64 " wait", stats.out, stats.waiting);
+	stress_check(hwt_checkout_destroy(checkout) == 0, "destroy");
+}
+
+static void
+run_threads(void *(*body)(void *), unsigned count, pthread_t *thread)
+{
+	uintptr_t i;
+
+	for (i = 0; i < count; i++)
+		thread[i] = stress_thread(body, (void *)(i + 1));
+}
+
+static void
+join_threads(pthread_t *thread, unsigned count)
+{
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		stress_join(thread[i]);
+}
+
+/* Transfers. */
+
+/* What it was granted, number i. */
+static struct account *
+account_of(const struct demand *demand, unsigned i)
+{
+	return demand->wants_keys ? demand->key[i].value
+				  : (void *)demand->item[i].granted;
+}
+
+static void add_connection(void);
+static void retire(struct account *mine);
+
+/* With all that it wanted. */
+static void
+use(struct demand *demand)
+{
+	bool breaks = demand->breaks;
+	struct account *mine;
+	unsigned i;
+	int rc;
+
+	atomic_fetch_add(&out, 1);
+	for (i = 0; i < demand->count; i++) {
+		mine = account_of(demand, i);
+		stress_check(mine->owner == NULL, "two owners");
+		if (i >= demand->writes)
+			continue;
+		mine->owner = demand;
+		mine->balance += i == 0 ? (int64_t)demand->writes - 1 : -1;
+	}
+	for (i = 0; i < demand->count; i++) {
+		mine = account_of(demand, i);
+		stress_check(
+		    mine->owner == (i < demand->writes ? demand : NULL),
+		    "another owner");
+		if (i < demand->writes)
+			mine->owner = NULL;
+	}
+	if (breaks)
+		retire(account_of(demand, 0));
+	atomic_fetch_sub(&out, 1);
+	rc = demand->wants_keys
+	    ? hwt_store_release(store, &demand->request.of_keys)
+	    : hwt_checkout_release(checkout, &demand->request.of_objects);
+	stress_check(rc == 0, "release: %d", rc);
+	if (breaks)
+		add_connection();
+}
+
+static void
+note_end(struct demand *demand, int result)
+{
+	demand->result = result;
+	if (result == 0)
+		use(demand);
+	else
+		atomic_fetch_add(&ended, 1);
+	atomic_fetch_add(&demand->told, 1);
+}
+
+static void
+note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct demand *demand = arg;
+
+	stress_check(request == &demand->request.of_objects, "another request");
+	note_end(demand, grant == HWT_GRANTED ? 0 : (int)grant);
+}
+
+static void
+note_loaded(struct hwt_store_request *request, void *arg, int result)
+{
+	struct demand *demand = arg;
+
+	stress_check(request == &demand->request.of_keys, "another request");
+	stress_check(result == 0 || result == -EIO || result == -ETIMEDOUT ||
+		result == -ECANCELED,
+	    "granted: %d", result);
+	note_end(demand, result);
+}
+
+static void
+demand_init(struct demand *demand)
+{
+	int rc;
+
+	atomic_store(&demand->told, 0);
+	rc = demand->wants_keys
+	    ? hwt_store_request_init(store, &demand->request.of_keys,
+		  demand->key, demand->count, note_loaded, demand)
+	    : hwt_request_init_items(&demand->request.of_objects, demand->item,
+		  demand->count, note_granted, demand);
+	stress_must(rc == 0, "request: %d", rc);
+}
+
+static void
+choose_set(struct demand *demand)
+{
+	unsigned first = (unsigned)draw(&demand->random, ACCOUNTS);
+	unsigned step = 1 + (unsigned)draw(&demand->random, 2);
+	unsigned i;
+
+	demand->count = 1 + (unsigned)draw(&demand->random, SET_MAX);
+	demand->writes = demand->count;
+	if (draw(&demand->random, 2) == 0)
+		demand->writes =
+		    (unsigned)draw(&demand->random, demand->count + 1);
+	for (i = 0; i < demand->count; i++) {
+		demand->item[i].wanted =
+		    &account[(first + i * step) % ACCOUNTS].object;
+		demand->item[i].use = i < demand->writes ? HWT_WRITE : HWT_READ;
+	}
+	demand_init(demand);
+}
+
+static void
+await_end(atomic_uint *told)
+{
+	while (atomic_load(told) == 0)
+		(void)sched_yield();
+	stress_check(atomic_load(told) == 1, "granted was called twice");
+}
+
+static void
+acquire(struct demand *demand)
+{
+	uint64_t delay_ns = draw_delay(&demand->random);
+	int rc = demand->wants_keys
+	    ? hwt_store_acquire(store, &demand->request.of_keys, delay_ns)
+	    : hwt_checkout_acquire(
+		  checkout, &demand->request.of_objects, delay_ns);
+
+	stress_check(rc == 0 || rc == 1 || (rc == -EIO && demand->wants_keys),
+	    "acquire: %d", rc);
+	if (rc == 0)
+		use(demand);
+	if (rc != 1)
+		return;
+	if (draw(&demand->random, 4) == 0) {
+		rc = demand->wants_keys
+		    ? hwt_store_cancel(store, &demand->request.of_keys)
+		    : hwt_checkout_cancel(
+			  checkout, &demand->request.of_objects);
+		stress_check(rc == 0 || rc == -EINPROGRESS || rc == -ENOENT,
+		    "cancel: %d", rc);
+	}
+	await_end(&demand->told);
+}
+
+static void
+acquire_and_wait(struct demand *demand, uint64_t delay_ns)
+{
+	int rc = demand->wants_keys
+	    ? hwt_store_acquire_wait(store, &demand->request.of_keys, delay_ns)
+	    : hwt_checkout_acquire_wait(
+		  checkout, &demand->request.of_objects, delay_ns);
+
+	stress_check(rc == 0 || (rc == -ETIMEDOUT && delay_ns != HWT_NEVER) ||
+		(rc == -EIO && demand->wants_keys),
+	    "wait: %d", rc);
+	if (rc == 0)
+		use(demand);
+}
+
+/* Once, in one of the ways in which a request is used. */
+static void
+run(struct demand *demand)
+{
+	unsigned how = (unsigned)draw(&demand->random, 4);
+
+	if (how > 1)
+		acquire(demand);
+	else if (how == 1 || demand->wants_keys)
+		acquire_and_wait(demand, draw_delay(&demand->random));
+	else if (hwt_checkout_try(checkout, &demand->request.of_objects) == 0)
+		use(demand);
+	atomic_fetch_add(&begun, 1);
+}
+
+static void *
+transfer_thread(void *arg)
+{
+	struct demand demand = {.random = random_seed((uintptr_t)arg)};
+	uint64_t turns = stress_scaled(TRANSFERS);
+
+	while (turns-- > 0) {
+		choose_set(&demand);
+		run(&demand);
+	}
+	return NULL;
+}
+
+/* Reads all balances while nothing is out. */
+static void
+take_sum(void)
+{
+	int64_t sum = 0;
+	unsigned i;
+
+	stress_check(atomic_load(&out) == 0, "out in a pause");
+	for (i = 0; i < ACCOUNTS; i++) {
+		stress_check(account[i].owner == NULL, "held in a pause");
+		sum += account[i].balance;
+	}
+	stress_check(sum == START * ACCOUNTS, "the sum is %" PRId64, sum);
+	(void)sched_yield();
+	stress_check(atomic_load(&out) == 0, "granted in a pause");
+}
+
+static void *
+pause_thread(void *arg)
+{
+	uint64_t random = random_seed((uintptr_t)arg);
+	int rc;
+
+	while (!atomic_load(&over)) {
+		rc = hwt_checkout_pause(checkout, draw(&random, HWT_US(500)));
+		if (rc == 0) {
+			take_sum();
+			rc = hwt_checkout_resume(checkout);
+		}
+		stress_check(rc == 0 || rc == -ETIMEDOUT, "pause: %d", rc);
+		stress_sleep_ns(HWT_US(200));
+	}
+	return NULL;
+}
+
+/* So many threads that end by themselves, beside pauses. */
+static void
+run_beside_pauses(void *(*body)(void *))
+{
+	pthread_t pauses = stress_thread(pause_thread, (void *)(uintptr_t)99);
+	pthread_t thread[THREADS];
+
+	run_threads(body, THREADS, thread);
+	join_threads(thread, THREADS);
+	atomic_store(&over, true);
+	stress_join(pauses);
+	take_sum();
+}
+
+static void
+transfers(uint32_t hold_after)
+{
+	open_checkout("transfers", hold_after);
+	run_beside_pauses(transfer_thread);
+	close_checkout();
+}
+
+static void *
+crossed_thread(void *arg)
+{
+	static const unsigned sets[2][3] = {{0, 1, 2}, {2, 3, 0}};
+	struct demand demand = {.count = 3, .writes = 3};
+	uint64_t turns = stress_scaled(TRANSFERS);
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		demand.item[i].wanted =
+		    &account[sets[(uintptr_t)arg % 2][i]].object;
+	while (turns-- > 0) {
+		demand_init(&demand);
+		acquire_and_wait(&demand, HWT_NEVER);
+	}
+	return NULL;
+}
+
+static void
+crossed(uint32_t hold_after)
+{
+	pthread_t thread[2];
+
+	open_checkout("crossed", hold_after);
+	run_threads(crossed_thread, 2, thread);
+	join_threads(thread, 2);
+	take_sum();
+	close_checkout();
+}
+
+/* Hammers. */
+
+static uint64_t stay_ns, comes; /* of each; 0: until it is over */
+
+static void *
+come_and_go(void *arg)
+{
+	struct demand demand = {.count = 1, .writes = 1};
+	uint64_t turns = 0;
+
+	demand.item[0].wanted = &account[(uintptr_t)arg - 1].object;
+	demand_init(&demand);
+	while (!atomic_load(&over) && (comes == 0 || turns++ < comes)) {
+		acquire_and_wait(&demand, HWT_NEVER);
+		if (stay_ns > 0)
+			stress_sleep_ns(stay_ns);
+	}
+	return NULL;
+}
+
+static void
+hammers(uint32_t hold_after, uint64_t stay, uint64_t come)
+{
+	struct hwt_object *set[8];
+	struct hwt_request request;
+	pthread_t thread[7];
+	uint64_t turns = stress_scaled(EIGHTS);
+	unsigned i;
+
+	open_checkout("hammers", hold_after);
+	stay_ns = stay;
+	comes = come;
+	for (i = 0; i < 8; i++)
+		set[i] = &account[i].object;
+	stress_must(
+	    hwt_request_init(&request, set, 8, NULL, NULL) == 0, "request");
+	run_threads(come_and_go, 7, thread);
+	while (turns-- > 0) {
+		stress_check(hwt_checkout_acquire_wait(
+				 checkout, &request, HWT_NEVER) == 0,
+		    "wait");
+		stress_check(
+		    hwt_checkout_release(checkout, &request) == 0, "release");
+	}
+	atomic_store(&over, true);
+	join_threads(thread, 7);
+	close_checkout();
+}
+
+/* Retirement. */
+
+static void
+retire(struct account *mine)
+{
+	int rc;
+
+	while ((rc = hwt_object_retire(checkout, &mine->object)) == -EBUSY)
+		(void)sched_yield();
+	stress_check(rc == 0, "retire: %d", rc);
+	free(mine);
+}
+
+static void
+retire_one(uint64_t turn)
+{
+	struct account *fresh = calloc(1, sizeof(*fresh));
+	struct demand *demand = calloc(WAITERS + 1, sizeof(*demand));
+	unsigned i;
+
+	stress_must(fresh != NULL && demand != NULL, "memory");
+	stress_must(
+	    hwt_object_init(checkout, &fresh->object, turn % 3) == 0, "init");
+	for (i = 0; i <= WAITERS; i++) {
+		demand[i].count = i == 0 ? 1 : 2;
+		demand[i].item[0].wanted = &fresh->object;
+		demand[i].item[1].wanted = &account[i % 2].object;
+		demand_init(&demand[i]);
+	}
+	stress_must(
+	    hwt_checkout_try(checkout, &demand[0].request.of_objects) == 0,
+	    "try");
+	for (i = 1; i <= WAITERS; i++)
+		stress_check(hwt_checkout_acquire(checkout,
+				 &demand[i].request.of_objects,
+				 i % 2 ? HWT_NEVER : HWT_US(200)) == 1,
+		    "it waits");
+	retire(fresh);
+	stress_check(
+	    hwt_checkout_release(checkout, &demand[0].request.of_objects) == 0,
+	    "release");
+	for (i = 1; i <= WAITERS; i++) {
+		await_end(&demand[i].told);
+		stress_check(demand[i].result != 0, "granted");
+	}
+	free(demand);
+}
+
+static void
+retirements(void)
+{
+	uint64_t turns = stress_scaled(RETIREMENTS);
+	pthread_t thread[2];
+	uint64_t i;
+
+	open_checkout("retired", 0);
+	stay_ns = comes = 0;
+	run_threads(come_and_go, 2, thread);
+	for (i = 0; i < turns; i++)
+		retire_one(i);
+	atomic_store(&over, true);
+	join_threads(thread, 2);
+	close_checkout();
+}
+
+/* Pools. */
+
+static void
+add_connection(void)
+{
+	struct account *made = calloc(1, sizeof(*made));
+
+	stress_must(made != NULL, "memory");
+	stress_check(
+	    hwt_group_add(checkout, &group, &made->object) == 0, "add");
+}
+
+static void *
+pool_thread(void *arg)
+{
+	struct demand demand = {.count = 1,
+	    .writes = 1,
+	    .item[0].wanted = &group.any,
+	    .random = random_seed((uintptr_t)arg)};
+	uint64_t turns = stress_scaled(TRANSFERS);
+
+	while (turns-- > 0) {
+		demand.breaks = draw(&demand.random, 32) == 0;
+		demand_init(&demand);
+		run(&demand);
+	}
+	return NULL;
+}
+
+static void
+pools(uint32_t hold_after)
+{
+	struct demand last = {
+	    .count = 1, .writes = 1, .item[0].wanted = &group.any};
+	unsigned i;
+
+	open_checkout("pools", hold_after);
+	stress_must(hwt_group_init(checkout, &group, 0) == 0, "group");
+	for (i = 0; i < 3; i++)
+		add_connection();
+	run_beside_pauses(pool_thread);
+	demand_init(&last);
+	for (i = 0; i < 3; i++) {
+		stress_must(
+		    hwt_checkout_try(checkout, &last.request.of_objects) == 0,
+		    "one is lost");
+		retire(account_of(&last, 0));
+		stress_check(hwt_checkout_release(
+				 checkout, &last.request.of_objects) == 0,
+		    "release");
+	}
+	stress_check(hwt_group_retire(checkout, &group) == 0, "retire");
+	close_checkout();
+}
+
+/* Stores. */
+
+static const char keys[] = "abcdefgh";
+static int64_t disk[8]; /* written by loads and unloads alone */
+static atomic_uint_fast64_t failures;
+static atomic_bool jobs_over;
+
+/* Jobs that answer later, for the thread that completes them. */
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct later {
+	struct hwt_store_job *job;
+	struct account *value; /* to unload; NULL: to load */
+	unsigned key;
+} later[64];
+static unsigned later_count;
+static _Thread_local uint64_t job_random = 1;
+
+/* How a job ends: -EIO, HWT_STORE_LATER, or 0. */
+static int
+draw_job(struct hwt_store_job *job, unsigned key, struct account *value)
+{
+	unsigned how = (unsigned)draw(&job_random, 8);
+
+	if (how == 0 && !atomic_load(&jobs_over))
+		return -EIO;
+	if (how > 2 || atomic_load(&jobs_over))
+		return 0;
+	(void)pthread_mutex_lock(&jobs_lock);
+	stress_must(later_count < 64, "so many jobs");
+	later[later_count++] = (struct later){job, value, key};
+	(void)pthread_mutex_unlock(&jobs_lock);
+	return HWT_STORE_LATER;
+}
+
+static struct account *
+load_now(unsigned key)
+{
+	struct account *made = calloc(1, sizeof(*made));
+
+	stress_must(made != NULL, "memory");
+	made->balance = disk[key];
+	return made;
+}
+
+static void
+unload_now(unsigned key, struct account *value)
+{
+	stress_check(value->owner == NULL, "unloaded while it is held");
+	disk[key] = value->balance;
+	free(value);
+}
+
+static int
+load(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
+    struct hwt_loaded *loaded)
+{
+	unsigned number = (unsigned)(*(const char *)key - 'a');
+	int rc = draw_job(job, number, NULL);
+
+	stress_check(ctx == disk && size == 1, "load");
+	if (rc == 0)
+		loaded->value = load_now(number);
+	atomic_fetch_add(&failures, rc < 0);
+	return rc;
+}
+
+static int
+unload(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
+    void *value)
+{
+	unsigned number = (unsigned)(*(const char *)key - 'a');
+	int rc = draw_job(job, number, value);
+
+	stress_check(ctx == disk && size == 1, "unload");
+	if (rc == 0)
+		unload_now(number, value);
+	return rc;
+}
+
+static void
+complete(struct later *one)
+{
+	struct hwt_loaded loaded = {.value = one->value};
+	int rc;
+
+	if (one->value != NULL)
+		unload_now(one->key, one->value);
+	else
+		loaded.value = load_now(one->key);
+	rc = hwt_store_complete(store, one->job, 0, &loaded);
+	stress_check(rc == 0, "complete: %d", rc);
+}
+
+static void *
+complete_thread(void *arg)
+{
+	struct hwt_store_stats stats;
+	struct later one;
+	unsigned left;
+
+	do {
+		(void)pthread_mutex_lock(&jobs_lock);
+		left = later_count;
+		if (left > 0)
+			one = later[--later_count];
+		(void)pthread_mutex_unlock(&jobs_lock);
+		if (left > 0)
+			complete(&one);
+		else
+			stress_sleep_ns(HWT_US(20));
+		stress_must(hwt_store_read_stats(store, &stats) == 0, "stats");
+	} while (stats.jobs > 0 || !atomic_load(&jobs_over));
+	return arg;
+}
+
+static void
+choose_keys(struct demand *demand)
+{
+	unsigned first = (unsigned)draw(&demand->random, 8), i;
+
+	demand->count = 1 + (unsigned)draw(&demand->random, 3);
+	demand->writes = (unsigned)draw(&demand->random, demand->count + 1);
+	for (i = 0; i < demand->count; i++)
+		demand->key[i] =
+		    (struct hwt_store_item){.key = &keys[(first + i * 3) % 8],
+			.size = 1,
+			.use = i < demand->writes ? HWT_WRITE : HWT_READ};
+	demand_init(demand);
+}
+
+static void *
+store_thread(void *arg)
+{
+	struct demand demand = {
+	    .wants_keys = true, .random = random_seed((uintptr_t)arg)};
+	uint64_t turns = stress_scaled(TRANSFERS);
+
+	job_random = random_seed((uintptr_t)arg + 50);
+	while (turns-- > 0) {
+		choose_keys(&demand);
+		run(&demand);
+	}
+	return NULL;
+}
+
+static void
+stores(uint32_t hold_after)
+{
+	const struct hwt_store_options options = {.load = load,
+	    .unload = unload,
+	    .ctx = disk,
+	    .limit = 4,
+	    .idle_ns = HWT_MS(2),
+	    .shards = 1};
+	pthread_t jobs;
+	int64_t sum = 0;
+	unsigned i;
+
+	open_checkout("stores", hold_after);
+	atomic_store(&jobs_over, false);
+	stress_must(hwt_store_create(&store, checkout, &options) == 0, "store");
+	jobs = stress_thread(complete_thread, NULL);
+	run_beside_pauses(store_thread);
+	atomic_store(&jobs_over, true);
+	stress_join(jobs);
+	stress_check(hwt_store_destroy(store) == 0, "destroy");
+	for (i = 0; i < 8; i++)
+		sum += disk[i];
+	stress_check(sum == 0, "the sum is %" PRId64, sum);
+	close_checkout();
+}
+
+int
+main(int argc, char **argv)
+{
+	stress_begin("checkout_race", argc, argv);
+	timer = timer_create_ns(HWT_US(100), 256, 0);
+	transfers(0);
+	transfers(2);
+	crossed(0);
+	crossed(1);
+	crossed(HWT_CHECKOUT_NEVER);
+	/* A set that is never served in order may wait for as long as others
+	 * come. */
+	hammers(HWT_CHECKOUT_NEVER, 0, stress_scaled(TRANSFERS));
+	hammers(3, 0, 0);
+	hammers(0, HWT_US(100), 0);
+	retirements();
+	pools(0);
+	pools(1);
+	stores(0);
+	stores(1);
+	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
+	stress_check(hwt_stop(timer, NULL) == 0, "hwt_stop");
+	stress_check(hwt_destroy(timer) == 0, "hwt_destroy");
+	return stress_end("%" PRIu64 " sets, %" PRIu64
+			  " waits ended otherwise, "
+			  "%" PRIu64 " loads failed",
+	    atomic_load(&begun), atomic_load(&ended), atomic_load(&failures));
+}
