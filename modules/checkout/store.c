@@ -69,6 +69,8 @@ struct store_shard {
 	uint32_t bucket_count, entries;
 	uint32_t hand; /* the bucket where the next search begins */
 	uint32_t sweep;
+	uint32_t enough; /* sweeps since an object was wanted */
+	uint64_t swept_ns[2]; /* the last sweep, and the one before */
 	uint64_t users; /* of all entries */
 	struct hwt_store_stats stats;
 };
@@ -82,10 +84,10 @@ struct hwt_store {
 	hwt_store_load *load;
 	hwt_store_unload *unload;
 	void *ctx;
-	uint64_t limit;
+	uint64_t limit, idle_ns;
 	hwt_timeout timeout; /* {0}: no sweeps */
 	struct secret secret;
-	_Alignas(CACHE_LINE) a64_t loaded;
+	_Alignas(CACHE_LINE) a64_t loaded; /* THERE */
 	a64_t hand; /* the shard where the next search begins */
 };
 
@@ -303,8 +305,8 @@ end_load(struct hwt_store *store, struct entry *entry, int result,
 	entry->value = loaded != NULL ? loaded->value : NULL;
 	entry->phase = PHASE_THERE;
 	entry->seen = shard->sweep;
-	store_unlock(shard);
 	(void)a64_add_seq(&store->loaded, 1);
+	store_unlock(shard);
 	object_give_alone(&entry->object);
 	return 0;
 }
@@ -351,10 +353,10 @@ end_unload(struct hwt_store *store, struct entry *entry, int result)
 	shard->stats.misses += again;
 	if (result == 0 && !again)
 		remove_entry(shard, entry);
+	if (result != 0)
+		(void)a64_add_seq(&store->loaded, 1);
 	store_unlock(shard);
-	if (result == 0)
-		(void)a64_add_seq(&store->loaded, UINT64_MAX);
-	else
+	if (result != 0)
 		object_give_alone(&entry->object);
 	out_end(store->checkout, shard, 0);
 	if (again)
@@ -376,7 +378,8 @@ is_chosen(
     const struct store_shard *shard, struct entry *entry, enum choice choice)
 {
 	if (entry->users > 0 || entry->phase != PHASE_THERE ||
-	    (choice == CHOOSE_IDLE && shard->sweep - entry->seen < 2))
+	    (choice == CHOOSE_IDLE &&
+		shard->sweep - entry->seen < shard->enough))
 		return false;
 	if (choice == CHOOSE_UNTOUCHED && entry->touched) {
 		entry->touched = false;
@@ -422,6 +425,8 @@ unload_one(struct hwt_store *store, struct store_shard *shard,
 	if (out_begin(store->checkout, shard)) {
 		store_lock(shard);
 		entry = choose(shard, choice, at);
+		if (entry != NULL)
+			(void)a64_add_seq(&store->loaded, UINT64_MAX);
 		store_unlock(shard);
 		if (entry == NULL)
 			out_end(store->checkout, shard, 0);
@@ -456,11 +461,23 @@ keep_limit(struct hwt_store *store)
 	}
 }
 
+/* After how many sweeps, at this one, an object was idle for long enough. One
+ * that was wanted before the last sweep has been idle since then: for two
+ * sweeps, unless the last one was late. */
+static uint32_t
+count_enough(const struct store_shard *shard, uint64_t now_ns, uint64_t idle_ns)
+{
+	if (now_ns - shard->swept_ns[0] >= idle_ns)
+		return 2;
+	return now_ns - shard->swept_ns[1] >= idle_ns ? 3 : UINT32_MAX;
+}
+
 /* A task of the timer. */
 static void
 sweep(hwt_timeout timeout, void *arg)
 {
 	struct hwt_store *store = arg;
+	uint64_t now_ns = checkout_now(store->checkout);
 	struct store_shard *shard;
 	uint32_t i, at;
 	int result;
@@ -471,6 +488,9 @@ sweep(hwt_timeout timeout, void *arg)
 		store->swept = (store->swept + 1) & (store->shard_count - 1);
 		store_lock(shard);
 		shard->sweep++;
+		shard->enough = count_enough(shard, now_ns, store->idle_ns);
+		shard->swept_ns[1] = shard->swept_ns[0];
+		shard->swept_ns[0] = now_ns;
 		store_unlock(shard);
 		at = 0;
 		while (unload_one(store, shard, CHOOSE_IDLE, &at, &result))
@@ -579,6 +599,7 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 	made->unload = options->unload;
 	made->ctx = options->ctx;
 	made->limit = options->limit;
+	made->idle_ns = options->idle_ns;
 	secret_make(&made->secret);
 	if (options->idle_ns != 0)
 		error = begin_sweeps(made, options->idle_ns);
@@ -811,7 +832,10 @@ store_acquire(struct hwt_store *store, struct store_request *request,
 	if (is_shut_down(store->checkout))
 		return -ESHUTDOWN;
 	result = want_all(request);
-	if (result == 0) {
+	if (result == 0 && load_error(request, -EIDRM) != -EIDRM) {
+		/* Also in a pause, where nothing is tried. */
+		result = store_ended(request, -EIDRM);
+	} else if (result == 0) {
 		(void)hwt_request_init_items(inner,
 		    (struct hwt_item *)request->wanted, request->count,
 		    store_granted, request);
