@@ -51,8 +51,7 @@ new_checkout(uint32_t shards)
 	}
 	made->shard_count = shards;
 	made->gate.checkout = made;
-	made->line_lock = made->pause_lock =
-	    (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	made->pause_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	made->came_back = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	for (i = 0; i < shards; i++)
 		made->shards[i].lock =
@@ -105,7 +104,6 @@ destroy_locks(struct hwt_checkout *checkout)
 
 	for (i = 0; i < checkout->shard_count; i++)
 		(void)pthread_mutex_destroy(&checkout->shards[i].lock);
-	(void)pthread_mutex_destroy(&checkout->line_lock);
 	(void)pthread_mutex_destroy(&checkout->pause_lock);
 	(void)pthread_cond_destroy(&checkout->came_back);
 }

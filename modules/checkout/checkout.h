@@ -120,7 +120,6 @@ struct request {
 	/* Under the lock of the request's shard: a ring of those whose waits
 	 * have begun and not ended. list_next NULL: it is not in it. */
 	struct request *list_next, *list_previous;
-	struct request *line_next, *line_previous; /* under line_lock */
 	struct blocked *blocked; /* with BLOCKING */
 	uint64_t since_ns; /* when the wait began */
 	uint32_t ticket; /* in which order waits began; wraps */
@@ -130,7 +129,6 @@ struct request {
 	bool linked; /* under the lock of at's shard */
 	bool given : 1; /* at was taken for it, beyond held */
 	bool baton : 1; /* it was woken for at, and has not taken it yet */
-	bool in_line : 1;
 	uint8_t refusals; /* at most 255 */
 	uint8_t flags; /* written by hwt_request_init */
 	uint8_t rank[HWT_SORTED_MAX]; /* in ascending order; with IS_RANKED */
@@ -172,8 +170,6 @@ struct hwt_checkout {
 	/* Under pause_lock. */
 	bool pause_begun, paused;
 	a64_t pauses; /* counted under pause_lock */
-	pthread_mutex_t line_lock;
-	struct request *line; /* a ring, in order of arrival */
 	_Alignas(CACHE_LINE) a64_t busy; /* until granted has returned */
 	a64_t tickets;
 };
@@ -357,8 +353,6 @@ void request_abandon(struct request *request);
 void request_go_on(struct request *request, int64_t tried);
 /* WOKEN: it is tried, and looked at so often. */
 void request_resume(struct request *request, unsigned looks);
-/* In line; its owner asks. */
-bool request_is_first(struct request *request);
 /* Ends the wait, or leaves a mark. 0, -EINPROGRESS, or -ENOENT. */
 int request_end(struct request *request, enum hwt_grant grant);
 /* Ends all waits for sets with that object (NULL: all) that have begun. */

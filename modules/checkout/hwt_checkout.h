@@ -21,14 +21,13 @@
  * PROMISES
  *
  *   whole          A granted request holds all its objects. A waiting one holds
- *                  none, but for the one that is first in line: see in-order.
+ *                  none, unless it is served in order.
  *   in-order       Requests wait for an object in the order in which their
  *                  waits began. One that was refused options.hold_after times
- *                  is handed its object before others can take it; of those
- *                  that want several objects, one at a time, the first in line,
- *                  is handed each, and keeps what it has got while it waits for
- *                  the next. So each request is granted if all that is granted
- *                  is released, and each group has a member.
+ *                  is handed each object for which it is the first, before
+ *                  others can take it, and keeps what it has got while it waits
+ *                  for the next. So each request is granted if all that is
+ *                  granted is released, and each group has a member.
  *                  HWT_CHECKOUT_NEVER: no such promise.
  *   one-holder     No object is in two granted requests, unless both only read
  *                  it. What its holder wrote before release, the next holder

@@ -150,14 +150,13 @@ hand_over(struct object *object, struct request *request)
 }
 
 /* It is woken for the object, and not handed it: a thread that sleeps, and a set
- * that may not keep what it has got. Of sets that were each handed what another
+ * that does not keep what it has got. Of sets that were each handed what another
  * one wants, each would give it back to the next, and so on for ever. */
 static bool
-is_only_woken(struct request *request, uint64_t word)
+is_only_woken(const struct request *request, uint64_t word)
 {
-	if (request->count > 1)
-		return !request_is_first(request);
-	return word & BLOCKING && !request_is_in_order(request);
+	return (request->count > 1 || word & BLOCKING) &&
+	    !request_is_in_order(request);
 }
 
 /* Under the lock: hands the object to the first, or wakes it; readers, and of a

@@ -33,20 +33,19 @@
  * is tried by the thread that served: the object itself is the wake-up. One
  * whose thread sleeps is woken with nothing but the BATON, so that the object is
  * not out until that thread runs, which takes as long as a thousand short holds;
- * and so is a set that is not the first in line, since of sets that were handed
- * objects each could have what another one wants. With the baton it
+ * and so is a set that may not keep what it has got, since of sets that were
+ * handed objects each could have what another one wants. With the baton it
  *     takes the object:          that it gives back later, and so serves;
  *     is refused by the object:  it waits there again, at its place, and the
  *                                baton is over in the word that says so;
  *     is refused by another one, or ends: it hands on, which serves the list.
- * Refused hold_after times, a request for one object is handed it, too, and so
- * is the first in line. Then nobody who comes later can take it before.
+ * Refused hold_after times, a request is handed the object, too. Then nobody who
+ * comes later can take it before.
  *
- * IN LINE. Of the requests refused hold_after times that name several objects,
- * which are in line in the order in which they got there, the first keeps what
- * it has got while it waits for the next object. It alone waits and holds:
- * what it waits for is held by granted requests, or by tries, which end. So it
- * is granted if what is granted is released.
+ * IN ORDER. A request refused hold_after times also keeps what it has got
+ * while it waits for the next object: all come before that one in order. So
+ * whoever has the last object of all that are kept does not wait for another
+ * one that is kept, and each is granted if what is granted is released.
  *
  * EACH PAIR THAT MEETS
  *   release, and a request about to wait    E:wait: the compare-and-swap that
@@ -65,8 +64,8 @@
  *                  look at the word after that.
  *   pause, and a grant    E:pause, in pause.c. A request that has all objects
  *                  is counted, and then reads the gate. If that is closed, it
- *                  gives all back and waits at the gate. Only the first in line
- *                  keeps what it has: it is not granted, and so not out.
+ *                  gives all back and waits at the gate. What one that waits
+ *                  for an object keeps is not granted, and so not out.
  *   resume, and a request about to wait at the gate    both under its lock.
  *   retirement, and a wait for another object of the set    a request is listed
  *                  by its shard from before it waits until nobody uses its
@@ -178,52 +177,6 @@ request_enter_wait(struct request *request)
 	return true;
 }
 
-/* In line. */
-
-static bool
-is_first_in_line(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-	struct request *first;
-
-	(void)pthread_mutex_lock(&checkout->line_lock);
-	first = checkout->line;
-	if (!request->in_line) {
-		request->in_line = true;
-		if (first == NULL)
-			first = checkout->line = request->line_previous =
-			    request;
-		request->line_next = first;
-		request->line_previous = first->line_previous;
-		first->line_previous->line_next = request;
-		first->line_previous = request;
-	}
-	(void)pthread_mutex_unlock(&checkout->line_lock);
-	return first == request;
-}
-
-bool
-request_is_first(struct request *request)
-{
-	return request->in_line && is_first_in_line(request);
-}
-
-static void
-leave_line(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-
-	(void)pthread_mutex_lock(&checkout->line_lock);
-	request->in_line = false;
-	request->line_next->line_previous = request->line_previous;
-	request->line_previous->line_next = request->line_next;
-	if (request->line_next == request)
-		checkout->line = NULL;
-	else if (checkout->line == request)
-		checkout->line = request->line_next;
-	(void)pthread_mutex_unlock(&checkout->line_lock);
-}
-
 /* Trying. */
 
 static void
@@ -257,15 +210,15 @@ take_all(struct request *request)
 	return out_begin(request->checkout, request) ? TRIED_ALL : TRIED_GATE;
 }
 
+/* In order, refused by an object. */
 static bool
 may_keep(struct request *request, int64_t tried)
 {
 	if (tried == TRIED_GATE)
-		return request_is_first(request);
+		return false;
 	if (request->refusals < UINT8_MAX)
 		request->refusals++;
-	return request->count > 1 && request_is_in_order(request) &&
-	    is_first_in_line(request);
+	return request_is_in_order(request);
 }
 
 int64_t
@@ -388,8 +341,6 @@ request_finish(struct request *request, enum hwt_grant grant)
 		give_back(request, false);
 	if (request->baton && !(a64_load_acquire(&request->word) & GONE))
 		object_hand_on(request);
-	if (request->in_line)
-		leave_line(request);
 	wait_end(request, grant);
 	request_change(request, STATE_MASK | OUTCOME_MASK | GONE,
 	    STATE_ENDED | grant * OUTCOME_ONE);
@@ -592,8 +543,6 @@ void
 request_abandon(struct request *request)
 {
 	give_back(request, false);
-	if (request->in_line)
-		leave_line(request);
 	request_store(request, STATE_READY);
 }
 
