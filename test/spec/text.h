@@ -36,4 +36,18 @@ text_end(FILE *file)
 		text_end(file);            \
 	})
 
+#define assert_starts_with(text, start)                         \
+	cr_assert(strncmp((text), (start), strlen(start)) == 0, \
+	    "%s\ndoes not begin with\n%s", (text), (start))
+
+static inline unsigned
+count_of(const char *text, const char *part)
+{
+	unsigned count = 0;
+
+	for (; (text = strstr(text, part)) != NULL; text += strlen(part))
+		count++;
+	return count;
+}
+
 #endif

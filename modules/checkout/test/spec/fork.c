@@ -40,31 +40,3 @@ CheckoutTest(fork_child, EOWNERDEAD_of_each_call_and_destroy_frees)
 	in_child(use_in_child, NULL);
 	play("waits 1, release 0, granted 1, release 1");
 }
-
-static void
-exit_now(void *arg)
-{
-	(void)arg;
-}
-
-static _Atomic uint64_t forks_left = 10;
-
-static void
-come_and_go(unsigned index, void *arg)
-{
-	(void)arg;
-	while (index > 0 && forks_left > 0) {
-		assert_ok(client_wait(&client[index], HWT_NEVER));
-		assert_ok(client_release(&client[index]));
-	}
-	while (index == 0 && forks_left > 0) {
-		forks_left--;
-		in_child(exit_now, NULL);
-	}
-}
-
-CheckoutTest(fork_child, the_parent_goes_on_while_children_are_forked)
-{
-	clients("a ab b");
-	in_parallel(3, come_and_go, NULL);
-}

@@ -447,27 +447,6 @@ StoreTestWith(unload_when, there_are_too_many_the_unused_first, .limit = 3)
 	cr_assert(unloaded[1] != (unloaded[0] == 'a' ? 'b' : 'a'));
 }
 
-StoreTestWith(unload_when, what_is_out_or_wanted_exceeds_the_limit, .limit = 1)
-{
-	claims("abc b");
-	assert_ok(acquire(0));
-	assert_rc(acquire(1), 1);
-	assert_u64(store_stats().loaded, 3);
-	release(0);
-	assert_ended(1, 0);
-	assert_u64(store_stats().loaded, 1);
-	release(1);
-	assert_u64(value[1].loads, 1);
-}
-
-StoreTest(unload_when, destroyed_with_many_objects_of_a_table_that_has_grown)
-{
-	use("abcdefghijklmnopqrstuvwxyz");
-	use("abcdefghijklmnopqrstuvwxyz");
-	assert_u64(store_stats().loaded, 26);
-	assert_u64(store_stats().hits, 26);
-}
-
 CheckoutTest(store_answers, hwt_store_create_EINVAL_and_its_memory)
 {
 	static const struct hwt_store_options wrong[] = {{.shards = 3},

@@ -17,9 +17,7 @@
  * known beforehand. In some rounds memory fails now and then; the call then
  * answers -ENOMEM, and nothing has changed.
  */
-#include "test/stress/stress.h"
-
-#include "modules/checkout/hwt_checkout.h"
+#include "modules/checkout/test/stress/wish.h"
 
 enum {
 	OBJECTS = 6,
@@ -46,25 +44,13 @@ enum state {
 	OUT
 };
 
-/* Why a wait ends, beyond enum hwt_grant. */
-enum {
-	NOT_YET = 0,
-	BY_LOAD = 100, /* with the error of a load */
-};
-
 static struct subject {
-	union {
-		struct hwt_request of_objects;
-		struct hwt_store_request of_keys;
-	} request;
-	struct hwt_item item[OBJECTS + 1];
-	struct hwt_store_item key[KEYS];
+	struct wish wish;
 	const struct hwt_item *any; /* of its items, the group's */
-	bool wants_keys;
 	uint32_t members, reads; /* bits of places; reads are among members */
 	enum state state;
 	uint64_t due_ns;
-	int ends_by; /* in this step */
+	int ends_by; /* in this step, as its end says; 0: it does not */
 	bool releases; /* in granted */
 	bool acquires; /* in granted, another one */
 	bool in_call; /* its acquire or release has not returned */
@@ -89,9 +75,6 @@ static struct place {
 	char name;
 } place[PLACES];
 
-static struct hwt *timer;
-static struct hwt_checkout *checkout;
-static struct hwt_store *store;
 static struct hwt_group group;
 static uint64_t now_ns, rng;
 static uint64_t granted, expired, cancelled, retired; /* of this round */
@@ -259,15 +242,7 @@ note_used(const struct subject *s)
 		if (has(s->members, i))
 			place[i].used_ns = now_ns;
 	}
-	over_limit = over_limit || s->wants_keys;
-}
-
-static int
-call_release(struct subject *s)
-{
-	return s->wants_keys
-	    ? hwt_store_release(store, &s->request.of_keys)
-	    : hwt_checkout_release(checkout, &s->request.of_objects);
+	over_limit = over_limit || s->wish.wants_keys;
 }
 
 static void
@@ -284,9 +259,9 @@ release(struct subject *s)
 	}
 	s->state = IDLE;
 	note_used(s);
-	over_limit = over_limit && !s->wants_keys;
+	over_limit = over_limit && !s->wish.wants_keys;
 	s->in_call = true;
-	rc = call_release(s);
+	rc = wish_release(&s->wish);
 	s->in_call = false;
 	stress_must(rc == 0, "release: %d", rc);
 }
@@ -294,74 +269,42 @@ release(struct subject *s)
 /* What a wait that ended says; with hold_after, or readers, what one end frees
  * may be granted to another before it is told of its own. */
 static void
-note_end(struct subject *s, int by)
+note_end(struct subject *s, int result)
 {
-	if (by == HWT_GRANTED)
+	if (result == 0)
 		stress_must(hold_after != HWT_CHECKOUT_NEVER || s->reads != 0 ||
-			s->ends_by == NOT_YET,
+			s->ends_by == 0,
 		    "granted, and should have ended by %d", s->ends_by);
 	else
-		stress_must(
-		    by == s->ends_by || (by == BY_LOAD && memory_failed),
-		    "ended by %d, not by %d", by, s->ends_by);
-	s->ends_by = NOT_YET;
+		stress_must(result == s->ends_by ||
+			(result == -ENOMEM && memory_failed),
+		    "ended by %d, not by %d", result, s->ends_by);
+	s->ends_by = 0;
 	note_used(s);
-	expired += by == HWT_GRANT_EXPIRED;
-	cancelled += by == HWT_GRANT_CANCELLED;
-	retired += by == HWT_GRANT_RETIRED;
-	ends += by != HWT_GRANTED;
+	expired += result == -ETIMEDOUT;
+	cancelled += result == -ECANCELED;
+	retired += result == -EIDRM;
+	ends += result != 0;
 }
 
 static void acquire(struct subject *s, bool in_granted);
 
 static void
-end_wait(struct subject *s, int by)
+end_wait(struct wish *wish, int result)
 {
+	struct subject *s = (struct subject *)wish;
 	struct subject *other = &subject[draw(REQUESTS)];
 
 	stress_must(s->state == WAITING, "granted without a wait");
 	s->state = IDLE;
-	if (by == HWT_GRANTED)
+	if (result == 0)
 		take(s);
-	note_end(s, by);
+	note_end(s, result);
 	if (s->acquires && other->state == IDLE && !other->in_call &&
 	    other->members != 0 && !(other->members & retiring))
 		acquire(other, true);
-	if (s->releases && by == HWT_GRANTED)
+	if (s->releases && result == 0)
 		release(s);
-}
-
-static void
-note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
-{
-	struct subject *s = arg;
-
-	stress_must(request == &s->request.of_objects, "another request");
-	end_wait(s, (int)grant);
-}
-
-static void
-note_key_granted(struct hwt_store_request *request, void *arg, int result)
-{
-	struct subject *s = arg;
-
-	stress_must(request == &s->request.of_keys, "another request");
-	switch (result) {
-	case 0:
-		end_wait(s, HWT_GRANTED);
-		break;
-	case -ETIMEDOUT:
-		end_wait(s, HWT_GRANT_EXPIRED);
-		break;
-	case -ECANCELED:
-		end_wait(s, HWT_GRANT_CANCELLED);
-		break;
-	case -ESHUTDOWN:
-		end_wait(s, HWT_GRANT_SHUT_DOWN);
-		break;
-	default:
-		end_wait(s, BY_LOAD);
-	}
 }
 
 /* Loads and unloads. */
@@ -378,8 +321,8 @@ end_load(unsigned i, bool works)
 	failures += !works;
 	for (s = subject; !works && s < subject + REQUESTS; s++) {
 		if (s->state == WAITING && has(s->members, i) &&
-		    s->ends_by == NOT_YET)
-			s->ends_by = BY_LOAD;
+		    s->ends_by == 0)
+			s->ends_by = -EIO;
 	}
 }
 
@@ -408,7 +351,7 @@ is_wanted(unsigned i)
 	const struct subject *s;
 
 	for (s = subject; s < subject + REQUESTS; s++) {
-		if (s->state != IDLE && !s->in_call && s->ends_by == NOT_YET &&
+		if (s->state != IDLE && !s->in_call && s->ends_by == 0 &&
 		    has(s->members, i))
 			return true;
 	}
@@ -548,7 +491,8 @@ check_keys(void)
 		stats.unloads == unloads,
 	    "%" PRIu64 " of %" PRIu64 " loads, %" PRIu64 " of %" PRIu64
 	    " failures, %" PRIu64 " of %" PRIu64 " unloads",
-	    stats.loads, loads, stats.failures, failures, stats.unloads, unloads);
+	    stats.loads, loads, stats.failures, failures, stats.unloads,
+	    unloads);
 }
 
 static void
@@ -559,8 +503,7 @@ check_all(void)
 	const struct subject *s;
 
 	for (s = subject; s < subject + REQUESTS; s++) {
-		stress_must(
-		    s->ends_by == NOT_YET, "not ended by %d", s->ends_by);
+		stress_must(s->ends_by == 0, "not ended by %d", s->ends_by);
 		out += s->state == OUT;
 		if (s->state != WAITING)
 			continue;
@@ -583,38 +526,36 @@ check_all(void)
 static void
 make_request(struct subject *s)
 {
-	unsigned count = 0, k, i, first = draw(PLACES + 1);
-	int rc;
+	struct wish *wish = &s->wish;
+	unsigned k, i, first = draw(PLACES + 1);
+	enum hwt_use use;
 
+	wish->count = 0;
+	wish->ended = end_wait;
 	for (k = 0; k <= PLACES; k++) {
 		i = (first + k) % (PLACES + 1);
+		use = has(s->reads, i) ? HWT_READ : HWT_WRITE;
 		if (!has(s->members, i))
 			continue;
-		if (s->wants_keys) {
-			s->key[count++] =
-			    (struct hwt_store_item){.key = &place[i].name,
-				.size = 1,
-				.use = has(s->reads, i) ? HWT_READ : HWT_WRITE};
-			continue;
-		}
-		s->any = i == ANY ? &s->item[count] : s->any;
-		s->item[count++] = (struct hwt_item){
-		    .wanted = i == ANY ? &group.any : &place[i].object,
-		    .use = has(s->reads, i) ? HWT_READ : HWT_WRITE};
+		if (i == ANY)
+			s->any = &wish->item[wish->count];
+		if (wish->wants_keys)
+			wish->key[wish->count++] = (struct hwt_store_item){
+			    .key = &place[i].name, .size = 1, .use = use};
+		else
+			wish->item[wish->count++] = (struct hwt_item){
+			    .wanted = i == ANY ? &group.any : &place[i].object,
+			    .use = use};
 	}
-	rc = s->wants_keys ? hwt_store_request_init(store, &s->request.of_keys,
-				 s->key, count, note_key_granted, s)
-			   : hwt_request_init_items(&s->request.of_objects,
-				 s->item, count, note_granted, s);
-	stress_must(rc == 0, "request: %d", rc);
+	wish_init(wish);
 }
 
 /* Small sets are more likely. */
 static void
 prepare(struct subject *s)
 {
-	unsigned first = s->wants_keys ? FIRST_KEY : 0;
-	unsigned count = s->wants_keys ? KEYS : OBJECTS;
+	unsigned first = s->wish.wants_keys ? FIRST_KEY : 0;
+	unsigned count = s->wish.wants_keys ? KEYS : OBJECTS;
 
 	if (s->members == 0 || draw(4) == 0) {
 		s->members =
@@ -624,7 +565,7 @@ prepare(struct subject *s)
 			    1u << (first + draw(count));
 		s->reads =
 		    draw(2) == 0 ? s->members & draw(1u << count) << first : 0;
-		if (!s->wants_keys && draw(4) == 0)
+		if (!s->wish.wants_keys && draw(4) == 0)
 			s->members |= 1u << ANY;
 		make_request(s);
 	}
@@ -632,29 +573,15 @@ prepare(struct subject *s)
 	s->acquires = draw(6) == 0;
 }
 
-static int
-call_acquire(struct subject *s, uint64_t delay_ns, bool in_thread)
-{
-	if (s->wants_keys)
-		return in_thread
-		    ? hwt_store_acquire_wait(
-			  store, &s->request.of_keys, delay_ns)
-		    : hwt_store_acquire(store, &s->request.of_keys, delay_ns);
-	return in_thread
-	    ? hwt_checkout_acquire_wait(
-		  checkout, &s->request.of_objects, delay_ns)
-	    : hwt_checkout_acquire(checkout, &s->request.of_objects, delay_ns);
-}
-
 /* A call that says so has changed nothing. */
 static bool
 acquire_failed(struct subject *s, int rc)
 {
 	if (!(rc == -ENOMEM && memory_failed) &&
-	    !(rc == -EIO && s->ends_by == BY_LOAD))
+	    !(rc == -EIO && s->ends_by == -EIO))
 		return false;
 	s->state = IDLE;
-	s->ends_by = NOT_YET;
+	s->ends_by = 0;
 	/* It may have used its keys, or not. */
 	disturbed_ns = now_ns;
 	over_limit = true;
@@ -677,7 +604,10 @@ acquire(struct subject *s, bool in_granted)
 	s->state = WAITING;
 	s->due_ns = delay_ns == HWT_NEVER ? HWT_NEVER : now_ns + delay_ns;
 	s->in_call = true;
-	rc = call_acquire(s, delay_ns, must && !unsure && draw(3) == 0);
+	if (must && !unsure && draw(3) == 0)
+		rc = wish_wait(&s->wish, delay_ns);
+	else
+		rc = wish_acquire(&s->wish, delay_ns);
 	s->in_call = false;
 	if (acquire_failed(s, rc))
 		return;
@@ -698,7 +628,7 @@ step_acquire(struct subject *s)
 		acquire(s, false);
 		return;
 	}
-	rc = call_acquire(s, HWT_NEVER, false);
+	rc = wish_acquire(&s->wish, HWT_NEVER);
 	stress_must(rc == -EBUSY, "acquire: %d", rc);
 }
 
@@ -708,13 +638,13 @@ step_try(struct subject *s)
 	bool may, must;
 	int rc;
 
-	if (s->wants_keys)
+	if (s->wish.wants_keys)
 		return;
 	if (s->state == IDLE)
 		prepare(s);
 	may = s->state == IDLE && may_have(s);
 	must = may && must_have(s) && hold_after == HWT_CHECKOUT_NEVER;
-	rc = hwt_checkout_try(checkout, &s->request.of_objects);
+	rc = hwt_checkout_try(checkout, &s->wish.request.of_objects);
 	if (s->state != IDLE)
 		stress_must(rc == -EBUSY, "try: %d", rc);
 	else
@@ -735,7 +665,7 @@ step_release(struct subject *s)
 	}
 	if (s->members == 0)
 		return;
-	rc = call_release(s);
+	rc = wish_release(&s->wish);
 	stress_must(rc == -ENOENT, "release: %d", rc);
 }
 
@@ -748,10 +678,8 @@ step_cancel(struct subject *s)
 	if (s->members == 0)
 		return;
 	if (waits)
-		s->ends_by = HWT_GRANT_CANCELLED;
-	rc = s->wants_keys
-	    ? hwt_store_cancel(store, &s->request.of_keys)
-	    : hwt_checkout_cancel(checkout, &s->request.of_objects);
+		s->ends_by = -ECANCELED;
+	rc = wish_cancel(&s->wish);
 	stress_must(rc == (waits ? 0 : -ENOENT), "cancel: %d", rc);
 }
 
@@ -763,7 +691,7 @@ step_time(uint64_t ticks)
 	now_ns += ticks * TICK;
 	for (s = subject; s < subject + REQUESTS; s++) {
 		if (s->state == WAITING && s->due_ns <= now_ns)
-			s->ends_by = HWT_GRANT_EXPIRED;
+			s->ends_by = -ETIMEDOUT;
 	}
 	stress_must(hwt_advance(timer, NULL) == 0, "hwt_advance");
 }
@@ -821,7 +749,7 @@ step_retire(unsigned i)
 		of->members &= ~(1u << i);
 	for (s = subject; of != NULL && s < subject + REQUESTS; s++) {
 		if (s->state == WAITING && has(s->members, i))
-			s->ends_by = HWT_GRANT_RETIRED;
+			s->ends_by = -EIDRM;
 	}
 	retiring = 1u << i;
 	rc = hwt_object_retire(checkout, &place[i].object);
@@ -927,7 +855,7 @@ round_begin(void)
 	open_store();
 	step_member(FIRST_MEMBER);
 	for (i = 0; i < REQUESTS; i++) {
-		subject[i].wants_keys = i >= OF_OBJECTS;
+		subject[i].wish.wants_keys = i >= OF_OBJECTS;
 		prepare(&subject[i]);
 	}
 }
@@ -940,7 +868,7 @@ shut_down(void)
 
 	for (s = subject; s < subject + REQUESTS; s++) {
 		if (s->state == WAITING)
-			s->ends_by = HWT_GRANT_SHUT_DOWN;
+			s->ends_by = -ESHUTDOWN;
 		s->acquires = false;
 	}
 	stress_must(hwt_checkout_shutdown(checkout) == 0, "shutdown");

@@ -17,9 +17,7 @@
  *
  * At the end of each, nothing is out and nobody waits.
  */
-#include "test/stress/stress.h"
-
-#include "modules/checkout/hwt_checkout.h"
+#include "modules/checkout/test/stress/wish.h"
 
 enum {
 	THREADS = 4,
@@ -32,8 +30,6 @@ enum {
 	START = 1000
 };
 
-static struct hwt *timer;
-static struct hwt_checkout *checkout;
 static atomic_bool over;
 static atomic_uint_fast64_t out, ended, begun;
 
@@ -45,21 +41,14 @@ static struct account {
 
 /* A request that its thread uses again and again. */
 struct demand {
-	union {
-		struct hwt_request of_objects;
-		struct hwt_store_request of_keys;
-	} request;
-	struct hwt_item item[SET_MAX];
-	struct hwt_store_item key[SET_MAX];
-	unsigned count, writes; /* those are the first */
-	bool wants_keys;
+	struct wish wish;
+	unsigned writes; /* those are the first */
 	bool breaks; /* the object that it gets next */
-	int result; /* of granted: 0, or why not */
+	int result; /* of its wait */
 	atomic_uint told;
 	uint64_t random; /* its thread's */
 };
 
-static struct hwt_store *store;
 static struct hwt_group group;
 
 static uint64_t
@@ -136,8 +125,10 @@ join_threads(pthread_t *thread, unsigned count)
 static struct account *
 account_of(const struct demand *demand, unsigned i)
 {
-	return demand->wants_keys ? demand->key[i].value
-				  : (void *)demand->item[i].granted;
+	const struct wish *wish = &demand->wish;
+
+	return wish->wants_keys ? wish->key[i].value
+				: (void *)wish->item[i].granted;
 }
 
 static void add_connection(void);
@@ -153,7 +144,7 @@ use(struct demand *demand)
 	int rc;
 
 	atomic_fetch_add(&out, 1);
-	for (i = 0; i < demand->count; i++) {
+	for (i = 0; i < demand->wish.count; i++) {
 		mine = account_of(demand, i);
 		stress_check(mine->owner == NULL, "two owners");
 		if (i >= demand->writes)
@@ -161,7 +152,7 @@ use(struct demand *demand)
 		mine->owner = demand;
 		mine->balance += i == 0 ? (int64_t)demand->writes - 1 : -1;
 	}
-	for (i = 0; i < demand->count; i++) {
+	for (i = 0; i < demand->wish.count; i++) {
 		mine = account_of(demand, i);
 		stress_check(
 		    mine->owner == (i < demand->writes ? demand : NULL),
@@ -172,17 +163,17 @@ use(struct demand *demand)
 	if (breaks)
 		retire(account_of(demand, 0));
 	atomic_fetch_sub(&out, 1);
-	rc = demand->wants_keys
-	    ? hwt_store_release(store, &demand->request.of_keys)
-	    : hwt_checkout_release(checkout, &demand->request.of_objects);
+	rc = wish_release(&demand->wish);
 	stress_check(rc == 0, "release: %d", rc);
 	if (breaks)
 		add_connection();
 }
 
 static void
-note_end(struct demand *demand, int result)
+note_end(struct wish *wish, int result)
 {
+	struct demand *demand = (struct demand *)wish;
+
 	demand->result = result;
 	if (result == 0)
 		use(demand);
@@ -192,38 +183,11 @@ note_end(struct demand *demand, int result)
 }
 
 static void
-note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
-{
-	struct demand *demand = arg;
-
-	stress_check(request == &demand->request.of_objects, "another request");
-	note_end(demand, grant == HWT_GRANTED ? 0 : (int)grant);
-}
-
-static void
-note_loaded(struct hwt_store_request *request, void *arg, int result)
-{
-	struct demand *demand = arg;
-
-	stress_check(request == &demand->request.of_keys, "another request");
-	stress_check(result == 0 || result == -EIO || result == -ETIMEDOUT ||
-		result == -ECANCELED,
-	    "granted: %d", result);
-	note_end(demand, result);
-}
-
-static void
 demand_init(struct demand *demand)
 {
-	int rc;
-
 	atomic_store(&demand->told, 0);
-	rc = demand->wants_keys
-	    ? hwt_store_request_init(store, &demand->request.of_keys,
-		  demand->key, demand->count, note_loaded, demand)
-	    : hwt_request_init_items(&demand->request.of_objects, demand->item,
-		  demand->count, note_granted, demand);
-	stress_must(rc == 0, "request: %d", rc);
+	demand->wish.ended = note_end;
+	wish_init(&demand->wish);
 }
 
 static void
@@ -233,15 +197,16 @@ choose_set(struct demand *demand)
 	unsigned step = 1 + (unsigned)draw(&demand->random, 2);
 	unsigned i;
 
-	demand->count = 1 + (unsigned)draw(&demand->random, SET_MAX);
-	demand->writes = demand->count;
+	demand->wish.count = 1 + (unsigned)draw(&demand->random, SET_MAX);
+	demand->writes = demand->wish.count;
 	if (draw(&demand->random, 2) == 0)
 		demand->writes =
-		    (unsigned)draw(&demand->random, demand->count + 1);
-	for (i = 0; i < demand->count; i++) {
-		demand->item[i].wanted =
+		    (unsigned)draw(&demand->random, demand->wish.count + 1);
+	for (i = 0; i < demand->wish.count; i++) {
+		demand->wish.item[i].wanted =
 		    &account[(first + i * step) % ACCOUNTS].object;
-		demand->item[i].use = i < demand->writes ? HWT_WRITE : HWT_READ;
+		demand->wish.item[i].use =
+		    i < demand->writes ? HWT_WRITE : HWT_READ;
 	}
 	demand_init(demand);
 }
@@ -254,45 +219,50 @@ await_end(atomic_uint *told)
 	stress_check(atomic_load(told) == 1, "granted was called twice");
 }
 
-static void
-acquire(struct demand *demand)
+static bool
+may_answer(const struct demand *demand, int rc, uint64_t delay_ns)
 {
-	uint64_t delay_ns = draw_delay(&demand->random);
-	int rc = demand->wants_keys
-	    ? hwt_store_acquire(store, &demand->request.of_keys, delay_ns)
-	    : hwt_checkout_acquire(
-		  checkout, &demand->request.of_objects, delay_ns);
+	return rc == 0 || (rc == -EIO && demand->wish.wants_keys) ||
+	    (rc == -ETIMEDOUT && delay_ns != HWT_NEVER);
+}
 
-	stress_check(rc == 0 || rc == 1 || (rc == -EIO && demand->wants_keys),
-	    "acquire: %d", rc);
+static void
+acquire(struct demand *demand, uint64_t delay_ns)
+{
+	int rc = wish_acquire(&demand->wish, delay_ns);
+
+	stress_check(
+	    rc == 1 || may_answer(demand, rc, HWT_NEVER), "acquire: %d", rc);
 	if (rc == 0)
 		use(demand);
 	if (rc != 1)
 		return;
 	if (draw(&demand->random, 4) == 0) {
-		rc = demand->wants_keys
-		    ? hwt_store_cancel(store, &demand->request.of_keys)
-		    : hwt_checkout_cancel(
-			  checkout, &demand->request.of_objects);
+		rc = wish_cancel(&demand->wish);
 		stress_check(rc == 0 || rc == -EINPROGRESS || rc == -ENOENT,
 		    "cancel: %d", rc);
 	}
 	await_end(&demand->told);
+	stress_check(demand->result == -ECANCELED ||
+		may_answer(demand, demand->result, delay_ns),
+	    "granted: %d", demand->result);
 }
 
 static void
 acquire_and_wait(struct demand *demand, uint64_t delay_ns)
 {
-	int rc = demand->wants_keys
-	    ? hwt_store_acquire_wait(store, &demand->request.of_keys, delay_ns)
-	    : hwt_checkout_acquire_wait(
-		  checkout, &demand->request.of_objects, delay_ns);
+	int rc = wish_wait(&demand->wish, delay_ns);
 
-	stress_check(rc == 0 || (rc == -ETIMEDOUT && delay_ns != HWT_NEVER) ||
-		(rc == -EIO && demand->wants_keys),
-	    "wait: %d", rc);
+	stress_check(may_answer(demand, rc, delay_ns), "wait: %d", rc);
 	if (rc == 0)
 		use(demand);
+}
+
+static bool
+try(struct demand *demand)
+{
+	return hwt_checkout_try(checkout, &demand->wish.request.of_objects) ==
+	    0;
 }
 
 /* Once, in one of the ways in which a request is used. */
@@ -301,11 +271,13 @@ run(struct demand *demand)
 {
 	unsigned how = (unsigned)draw(&demand->random, 4);
 
+	uint64_t delay_ns = draw_delay(&demand->random);
+
 	if (how > 1)
-		acquire(demand);
-	else if (how == 1 || demand->wants_keys)
-		acquire_and_wait(demand, draw_delay(&demand->random));
-	else if (hwt_checkout_try(checkout, &demand->request.of_objects) == 0)
+		acquire(demand, delay_ns);
+	else if (how == 1 || demand->wish.wants_keys)
+		acquire_and_wait(demand, delay_ns);
+	else if (try(demand))
 		use(demand);
 	atomic_fetch_add(&begun, 1);
 }
@@ -384,12 +356,12 @@ static void *
 crossed_thread(void *arg)
 {
 	static const unsigned sets[2][3] = {{0, 1, 2}, {2, 3, 0}};
-	struct demand demand = {.count = 3, .writes = 3};
+	struct demand demand = {.wish.count = 3, .writes = 3};
 	uint64_t turns = stress_scaled(TRANSFERS);
 	unsigned i;
 
 	for (i = 0; i < 3; i++)
-		demand.item[i].wanted =
+		demand.wish.item[i].wanted =
 		    &account[sets[(uintptr_t)arg % 2][i]].object;
 	while (turns-- > 0) {
 		demand_init(&demand);
@@ -417,10 +389,10 @@ static uint64_t stay_ns, comes; /* of each; 0: until it is over */
 static void *
 come_and_go(void *arg)
 {
-	struct demand demand = {.count = 1, .writes = 1};
+	struct demand demand = {.wish.count = 1, .writes = 1};
 	uint64_t turns = 0;
 
-	demand.item[0].wanted = &account[(uintptr_t)arg - 1].object;
+	demand.wish.item[0].wanted = &account[(uintptr_t)arg - 1].object;
 	demand_init(&demand);
 	while (!atomic_load(&over) && (comes == 0 || turns++ < comes)) {
 		acquire_and_wait(&demand, HWT_NEVER);
@@ -483,23 +455,18 @@ retire_one(uint64_t turn)
 	stress_must(
 	    hwt_object_init(checkout, &fresh->object, turn % 3) == 0, "init");
 	for (i = 0; i <= WAITERS; i++) {
-		demand[i].count = i == 0 ? 1 : 2;
-		demand[i].item[0].wanted = &fresh->object;
-		demand[i].item[1].wanted = &account[i % 2].object;
+		demand[i].wish.count = i == 0 ? 1 : 2;
+		demand[i].wish.item[0].wanted = &fresh->object;
+		demand[i].wish.item[1].wanted = &account[i % 2].object;
 		demand_init(&demand[i]);
 	}
-	stress_must(
-	    hwt_checkout_try(checkout, &demand[0].request.of_objects) == 0,
-	    "try");
+	stress_must(try(&demand[0]), "try");
 	for (i = 1; i <= WAITERS; i++)
-		stress_check(hwt_checkout_acquire(checkout,
-				 &demand[i].request.of_objects,
+		stress_check(wish_acquire(&demand[i].wish,
 				 i % 2 ? HWT_NEVER : HWT_US(200)) == 1,
 		    "it waits");
 	retire(fresh);
-	stress_check(
-	    hwt_checkout_release(checkout, &demand[0].request.of_objects) == 0,
-	    "release");
+	stress_check(wish_release(&demand[0].wish) == 0, "release");
 	for (i = 1; i <= WAITERS; i++) {
 		await_end(&demand[i].told);
 		stress_check(demand[i].result != 0, "granted");
@@ -539,9 +506,9 @@ add_connection(void)
 static void *
 pool_thread(void *arg)
 {
-	struct demand demand = {.count = 1,
+	struct demand demand = {.wish.count = 1,
 	    .writes = 1,
-	    .item[0].wanted = &group.any,
+	    .wish.item[0].wanted = &group.any,
 	    .random = random_seed((uintptr_t)arg)};
 	uint64_t turns = stress_scaled(TRANSFERS);
 
@@ -557,7 +524,7 @@ static void
 pools(uint32_t hold_after)
 {
 	struct demand last = {
-	    .count = 1, .writes = 1, .item[0].wanted = &group.any};
+	    .wish.count = 1, .writes = 1, .wish.item[0].wanted = &group.any};
 	unsigned i;
 
 	open_checkout("pools", hold_after);
@@ -567,13 +534,9 @@ pools(uint32_t hold_after)
 	run_beside_pauses(pool_thread);
 	demand_init(&last);
 	for (i = 0; i < 3; i++) {
-		stress_must(
-		    hwt_checkout_try(checkout, &last.request.of_objects) == 0,
-		    "one is lost");
+		stress_must(try(&last), "one is lost");
 		retire(account_of(&last, 0));
-		stress_check(hwt_checkout_release(
-				 checkout, &last.request.of_objects) == 0,
-		    "release");
+		stress_check(wish_release(&last.wish) == 0, "release");
 	}
 	stress_check(hwt_group_retire(checkout, &group) == 0, "retire");
 	close_checkout();
@@ -699,10 +662,11 @@ choose_keys(struct demand *demand)
 {
 	unsigned first = (unsigned)draw(&demand->random, 8), i;
 
-	demand->count = 1 + (unsigned)draw(&demand->random, 3);
-	demand->writes = (unsigned)draw(&demand->random, demand->count + 1);
-	for (i = 0; i < demand->count; i++)
-		demand->key[i] =
+	demand->wish.count = 1 + (unsigned)draw(&demand->random, 3);
+	demand->writes =
+	    (unsigned)draw(&demand->random, demand->wish.count + 1);
+	for (i = 0; i < demand->wish.count; i++)
+		demand->wish.key[i] =
 		    (struct hwt_store_item){.key = &keys[(first + i * 3) % 8],
 			.size = 1,
 			.use = i < demand->writes ? HWT_WRITE : HWT_READ};
@@ -713,7 +677,7 @@ static void *
 store_thread(void *arg)
 {
 	struct demand demand = {
-	    .wants_keys = true, .random = random_seed((uintptr_t)arg)};
+	    .wish.wants_keys = true, .random = random_seed((uintptr_t)arg)};
 	uint64_t turns = stress_scaled(TRANSFERS);
 
 	job_random = random_seed((uintptr_t)arg + 50);
