@@ -501,6 +501,8 @@ checkout_end(void)
 
 	if (at->paused)
 		resume();
+	if (at->has_store)
+		store_end();
 	end_waits();
 	for (r = at->request; r < at->request + REQUESTS; r++) {
 		if (r->granted)
@@ -513,7 +515,7 @@ checkout_end(void)
 	}
 	explore_check(hwt_checkout_read_stats(at->checkout, &stats) == 0);
 	explore_check(stats.out == 0 && stats.waiting == 0 && at->out == 0);
-	explore_check(at->store != NULL || stats.released == at->released);
+	explore_check(at->has_store || stats.released == at->released);
 	explore_check(stats.pauses == at->pauses);
 	explore_check(timer_is_stopped() || hwt_pending_timeouts(timer) == 0);
 	for (i = 0; i < GROUP_NUMBER; i++)
@@ -798,5 +800,43 @@ const struct program checkout_programs[] = {
 	"shutdown | wait 1 | release 0", ""),
     PROGRAM("shutdown-deadline", "make 1, want 0 1, acquire 0, want 1 1, "
 	"frees 1, acquire-due 1, pass 2", "shutdown | advance 0", ""),
+    /* store: one load, its failure, who leaves it, and unloads */
+    PROGRAM("load-once", "make 1, store 0, keys 0 1, keys 1 1, "
+	"releases-keys 0, releases-keys 1", "get 0 | get 1",
+	"check-loads 1, check-got 0, check-got 1"),
+    PROGRAM("load-once-threads", "make 1, store 0, keys 0 3, keys 1 6",
+	"wait-get 0, put 0 | wait-get 1, put 1", "check-loads 3"),
+    PROGRAM("load-fails", "make 1, store 0, fails 1, keys 0 1, keys 1 1, "
+	"releases-keys 0, releases-keys 1", "get 0 | get 1", ""),
+    PROGRAM("load-fails-of-two", "make 1, store 0, fails 1, keys 0 1, "
+	"keys 1 3, releases-keys 0, releases-keys 1",
+	"wait-get 0 | wait-get 1", ""),
+    PROGRAM("load-later", "make 1, store 0, later, keys 0 1, keys 1 1, "
+	"releases-keys 0, releases-keys 1", "get 0 | get 1 | answer 0 1",
+	"check-loads 1, check-got 0, check-got 1"),
+    PROGRAM("load-later-fails", "make 1, store 0, later, keys 0 1, keys 1 3, "
+	"get 0, get 1", "answer 0 0 | answer 1 1 | drop 1", "check-failed 0"),
+    PROGRAM("load-cancel", "make 1, store 0, later, keys 0 1, keys 1 1, "
+	"releases-keys 1, get 0, get 1", "answer 0 1 | drop 0",
+	"put 0, check-got 1"),
+    PROGRAM("load-deadline", "make 1, store 0, later, keys 0 1, "
+	"releases-keys 0, get-due 0, pass 2", "answer 0 1 | advance 0", ""),
+    PROGRAM("load-fails-cancel", "make 1, store 0, later, keys 0 1, keys 1 1, "
+	"get 0, get 1", "answer 0 0 | drop 0", "check-failed 1"),
+    PROGRAM("load-pause", "make 1, store 0, later, keys 0 1, releases-keys 0, "
+	"get 0", "answer 0 1 | pause, resume", "check-got 0"),
+    PROGRAM("load-shutdown", "make 1, store 0, later, keys 0 1, "
+	"releases-keys 0, get 0", "answer 0 1 | shutdown", ""),
+    PROGRAM("unload-get", "make 1, store 1, keys 0 1, keys 1 2, keys 2 1, "
+	"releases-keys 0, releases-keys 1, releases-keys 2, get 0",
+	"get 1 | get 2", "check-got 1, check-got 2"),
+    PROGRAM("unload-wait", "make 1, store 1, keys 0 1, keys 1 2, keys 2 1, "
+	"releases-keys 0, releases-keys 1, get 0",
+	"get 1 | wait-get 2, put 2", ""),
+    PROGRAM("unload-refused", "make 1, store 1, refuses, keys 0 1, keys 1 2, "
+	"keys 2 1, releases-keys 0, releases-keys 1, releases-keys 2, get 0",
+	"get 1 | get 2", "check-loads 2"),
+    PROGRAM("unload-pause", "make 1, store 1, keys 0 1, keys 1 2, "
+	"releases-keys 0, get 0, get 1", "put 1 | pause, resume", ""),
     {0},
 };

@@ -35,10 +35,12 @@ struct checkout_ledger {
 	uint32_t paused;
 	bool shut_down;
 	struct hwt_store *store;
+	bool has_store;
 };
 extern struct checkout_ledger checkout_ledger;
 
 extern const struct verb store_verbs[];
+void store_end(void);
 /* Of both: what must hold in the end. */
 void checkout_end(void);
 
