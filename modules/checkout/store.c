@@ -40,7 +40,6 @@
 #define BUCKETS_FIRST 8u
 /* Of a search for something to unload, in each shard. */
 #define BUCKETS_SEEN 64u
-#define STEP_NS HWT_MS(1)
 
 enum phase {
 	PHASE_LOADING,
@@ -54,8 +53,8 @@ struct entry {
 	struct entry *chain;
 	void *value; /* the holder's of the object */
 	uint64_t hash;
+	uint64_t idle_ns; /* since when, in a store that unloads by time */
 	uint32_t users;
-	uint32_t seen; /* the sweep in which it was wanted last */
 	int error; /* of a load in vain; written before the object is retired */
 	uint8_t phase, size;
 	bool job;
@@ -68,9 +67,6 @@ struct store_shard {
 	struct entry **bucket;
 	uint32_t bucket_count, entries;
 	uint32_t hand; /* the bucket where the next search begins */
-	uint32_t sweep;
-	uint32_t enough; /* sweeps since an object was wanted */
-	uint64_t swept_ns[2]; /* the last sweep, and the one before */
 	uint64_t users; /* of all entries */
 	struct hwt_store_stats stats;
 };
@@ -79,7 +75,6 @@ struct hwt_store {
 	struct hwt_checkout *checkout;
 	struct store_shard *shards;
 	uint32_t shard_count;
-	uint32_t step; /* shards of a sweep at once */
 	uint32_t swept; /* the task's: the shard that is next */
 	hwt_store_load *load;
 	hwt_store_unload *unload;
@@ -103,6 +98,13 @@ struct store_request {
 
 _Static_assert(sizeof(struct store_request) <= sizeof(struct hwt_store_request),
     "a request of a store fits into the user's memory");
+
+/* Where it counts. */
+static uint64_t
+store_now(const struct hwt_store *store)
+{
+	return store->idle_ns != 0 ? checkout_now(store->checkout) : 0;
+}
 
 /* The table. */
 
@@ -235,7 +237,6 @@ want(struct hwt_store *store, const struct hwt_store_item *item, bool *made)
 	if (entry != NULL) {
 		entry->users++;
 		shard->users++;
-		entry->seen = shard->sweep;
 		entry->touched = true;
 		shard->stats.misses += *made;
 		shard->stats.hits += entry->phase == PHASE_THERE;
@@ -249,10 +250,11 @@ static void
 unwant(struct hwt_store *store, struct entry *entry)
 {
 	struct store_shard *shard = store_shard(store, entry->hash);
+	uint64_t now_ns = store_now(store);
 	bool last;
 
 	store_lock(shard);
-	entry->seen = shard->sweep;
+	entry->idle_ns = now_ns;
 	shard->users--;
 	last = --entry->users == 0 && entry->phase == PHASE_FAILED;
 	store_unlock(shard);
@@ -289,6 +291,7 @@ end_load(struct hwt_store *store, struct entry *entry, int result,
     const struct hwt_loaded *loaded)
 {
 	struct store_shard *shard = store_shard(store, entry->hash);
+	uint64_t now_ns = store_now(store);
 
 	store_lock(shard);
 	if (!entry->job || entry->phase != PHASE_LOADING) {
@@ -304,7 +307,7 @@ end_load(struct hwt_store *store, struct entry *entry, int result,
 	}
 	entry->value = loaded != NULL ? loaded->value : NULL;
 	entry->phase = PHASE_THERE;
-	entry->seen = shard->sweep;
+	entry->idle_ns = now_ns;
 	(void)a64_add_seq(&store->loaded, 1);
 	store_unlock(shard);
 	object_give_alone(&entry->object);
@@ -335,6 +338,7 @@ static int
 end_unload(struct hwt_store *store, struct entry *entry, int result)
 {
 	struct store_shard *shard = store_shard(store, entry->hash);
+	uint64_t now_ns = store_now(store);
 	bool again;
 
 	store_lock(shard);
@@ -348,7 +352,7 @@ end_unload(struct hwt_store *store, struct entry *entry, int result)
 	entry->job = again;
 	shard->stats.jobs -= !again;
 	entry->phase = again ? PHASE_LOADING : PHASE_THERE;
-	entry->seen = shard->sweep;
+	entry->idle_ns = now_ns;
 	entry->touched = true;
 	shard->stats.misses += again;
 	if (result == 0 && !again)
@@ -374,12 +378,10 @@ enum choice {
 
 /* It is taken then. */
 static bool
-is_chosen(
-    const struct store_shard *shard, struct entry *entry, enum choice choice)
+is_chosen(struct entry *entry, enum choice choice, uint64_t since_ns)
 {
 	if (entry->users > 0 || entry->phase != PHASE_THERE ||
-	    (choice == CHOOSE_IDLE &&
-		shard->sweep - entry->seen < shard->enough))
+	    (choice == CHOOSE_IDLE && entry->idle_ns > since_ns))
 		return false;
 	if (choice == CHOOSE_UNTOUCHED && entry->touched) {
 		entry->touched = false;
@@ -391,7 +393,8 @@ is_chosen(
 
 /* An entry to unload, from that bucket on, with its job begun; NULL: none. */
 static struct entry *
-choose(struct store_shard *shard, enum choice choice, uint32_t *at)
+choose(struct store_shard *shard, enum choice choice, uint64_t since_ns,
+    uint32_t *at)
 {
 	bool wraps = choice == CHOOSE_UNTOUCHED;
 	uint32_t left = wraps ? BUCKETS_SEEN : shard->bucket_count;
@@ -402,7 +405,7 @@ choose(struct store_shard *shard, enum choice choice, uint32_t *at)
 			return NULL;
 		*at &= shard->bucket_count - 1;
 		entry = shard->bucket[*at];
-		while (entry != NULL && !is_chosen(shard, entry, choice))
+		while (entry != NULL && !is_chosen(entry, choice, since_ns))
 			entry = entry->chain;
 		*at += entry == NULL;
 	}
@@ -420,11 +423,12 @@ static bool
 unload_one(struct hwt_store *store, struct store_shard *shard,
     enum choice choice, uint32_t *at, int *result)
 {
+	uint64_t since_ns = store_now(store) - store->idle_ns;
 	struct entry *entry = NULL;
 
 	if (out_begin(store->checkout, shard)) {
 		store_lock(shard);
-		entry = choose(shard, choice, at);
+		entry = choose(shard, choice, since_ns, at);
 		if (entry != NULL)
 			(void)a64_add_seq(&store->loaded, UINT64_MAX);
 		store_unlock(shard);
@@ -461,41 +465,19 @@ keep_limit(struct hwt_store *store)
 	}
 }
 
-/* After how many sweeps, at this one, an object was idle for long enough. One
- * that was wanted before the last sweep has been idle since then: for two
- * sweeps, unless the last one was late. */
-static uint32_t
-count_enough(const struct store_shard *shard, uint64_t now_ns, uint64_t idle_ns)
-{
-	if (now_ns - shard->swept_ns[0] >= idle_ns)
-		return 2;
-	return now_ns - shard->swept_ns[1] >= idle_ns ? 3 : UINT32_MAX;
-}
-
-/* A task of the timer. */
+/* A task of the timer: one shard after another, each once in idle_ns. */
 static void
 sweep(hwt_timeout timeout, void *arg)
 {
 	struct hwt_store *store = arg;
-	uint64_t now_ns = checkout_now(store->checkout);
-	struct store_shard *shard;
-	uint32_t i, at;
+	struct store_shard *shard = &store->shards[store->swept];
+	uint32_t at = 0;
 	int result;
 
 	(void)timeout;
-	for (i = 0; i < store->step; i++) {
-		shard = &store->shards[store->swept];
-		store->swept = (store->swept + 1) & (store->shard_count - 1);
-		store_lock(shard);
-		shard->sweep++;
-		shard->enough = count_enough(shard, now_ns, store->idle_ns);
-		shard->swept_ns[1] = shard->swept_ns[0];
-		shard->swept_ns[0] = now_ns;
-		store_unlock(shard);
-		at = 0;
-		while (unload_one(store, shard, CHOOSE_IDLE, &at, &result))
-			;
-	}
+	store->swept = (store->swept + 1) & (store->shard_count - 1);
+	while (unload_one(store, shard, CHOOSE_IDLE, &at, &result))
+		;
 }
 
 /* Making and destroying. */
@@ -560,22 +542,6 @@ new_store(uint32_t shards)
 	return NULL;
 }
 
-/* The shards are swept one after another, in steps of a millisecond or more. */
-static int
-begin_sweeps(struct hwt_store *store, uint64_t idle_ns)
-{
-	uint64_t steps = idle_ns / STEP_NS + 1, period_ns;
-
-	if (steps > store->shard_count)
-		steps = store->shard_count;
-	while (store->shard_count % steps != 0)
-		steps--;
-	store->step = store->shard_count / (uint32_t)steps;
-	period_ns = (idle_ns + steps - 1) / steps;
-	return hwt_new_periodic(store->checkout->timer, NULL, &store->timeout,
-	    sweep, store, period_ns, period_ns);
-}
-
 int
 hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
     const struct hwt_store_options *options)
@@ -583,6 +549,7 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 	static const struct hwt_store_options defaults;
 	int error = checkout_enter(checkout);
 	struct hwt_store *made;
+	uint64_t period_ns;
 
 	if (options == NULL)
 		options = &defaults;
@@ -600,9 +567,11 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 	made->ctx = options->ctx;
 	made->limit = options->limit;
 	made->idle_ns = options->idle_ns;
+	period_ns = options->idle_ns / made->shard_count + 1;
 	secret_make(&made->secret);
 	if (options->idle_ns != 0)
-		error = begin_sweeps(made, options->idle_ns);
+		error = hwt_new_periodic(checkout->timer, NULL, &made->timeout,
+		    sweep, made, period_ns, period_ns);
 	if (error != 0)
 		free_store(made);
 	else
@@ -920,23 +889,17 @@ hwt_store_read_stats(
     const struct hwt_store *store, struct hwt_store_stats *stats)
 {
 	int error = store_enter(store);
-	const struct hwt_store_stats *of;
-	uint32_t i;
+	const uint64_t *of;
+	uint32_t i, k;
 
 	if (error != 0 || stats == NULL)
 		return error != 0 ? error : -EINVAL;
 	memset(stats, 0, sizeof(*stats));
 	for (i = 0; i < store->shard_count; i++) {
-		of = &store->shards[i].stats;
+		of = (const uint64_t *)&store->shards[i].stats;
 		store_lock(&store->shards[i]);
-		stats->jobs += of->jobs;
-		stats->hits += of->hits;
-		stats->misses += of->misses;
-		stats->joined += of->joined;
-		stats->loads += of->loads;
-		stats->failures += of->failures;
-		stats->unloads += of->unloads;
-		stats->refusals += of->refusals;
+		for (k = 0; k < sizeof(*stats) / sizeof(*of); k++)
+			((uint64_t *)stats)[k] += of[k];
 		store_unlock(&store->shards[i]);
 	}
 	stats->loaded = a64_load_relaxed(&store->loaded);
