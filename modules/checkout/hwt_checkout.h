@@ -2,16 +2,6 @@
 /*
  * hwt_checkout - sets of objects, granted whole, with a deadline and a pause.
  *
- *	hwt_checkout_create(&checkout, timer, NULL);
- *	hwt_object_init(checkout, &account->object, account->number);
- *	...
- *	hwt_request_init(&request, (struct hwt_object *[]){&a->object,
- *	    &b->object}, 2, NULL, NULL);
- *	if (hwt_checkout_acquire_wait(checkout, &request, HWT_MS(100)) == 0) {
- *		...
- *		hwt_checkout_release(checkout, &request);
- *	}
- *
  * An object has one holder at a time that writes it, or any number that read
  * it. A request names a set of objects; it gets all of them, or it holds none
  * and waits, without a thread, until it gets all of them, its deadline comes,
@@ -30,11 +20,9 @@
  *                  granted is released, and each group has a member.
  *                  HWT_CHECKOUT_NEVER: no such promise.
  *   one-holder     No object is in two granted requests, unless both only read
- *                  it. What its holder wrote before release, the next holder
- *                  reads.
- *   readers        Who comes to read an object while somebody waits for it
- *                  waits behind that one. Readers that wait one after another
- *                  are granted together.
+ *                  it. The next holder reads what its holder wrote.
+ *   readers        Who comes to read an object waits behind those that wait for
+ *                  it. Readers that wait one after another are granted together.
  *   once           When hwt_checkout_acquire has answered 1, granted is called
  *                  once. The request is the caller's again when granted is
  *                  called with another outcome than HWT_GRANTED, or when
@@ -51,18 +39,14 @@
  *                  returned, so that a chain of grants takes no stack. So
  *                  granted returns soon, and waits for no other request.
  *   few-wakes      A release wakes one request that waits for the object, or
- *                  the readers that are first in line. A grant without a wait
- *                  takes no memory and no timeout, and no lock unless it is of
- *                  a group's member.
+ *                  the readers that are first. A grant without a wait takes no
+ *                  memory and no timeout, and no lock unless of a group.
  *
  * WHERE granted RUNS. In any call of acquire, acquire_wait, try, release,
  * cancel, resume, retire and shutdown, on the caller's thread, also that of
  * another request; and in tasks of the timer. So a mutex that any granted locks
  * must not be locked where these are called: release would deadlock. Let
  * granted post to the thread that is to go on: hwt_mailbox_post.
- *
- * Not promised: any other order of requests. One that has just come may
- * overtake those that wait and have been refused less than hold_after times.
  *
  * All functions may be called from any thread, also from tasks of the timer,
  * where none should wait. int functions return 0, or what they say, or a
@@ -83,20 +67,17 @@ extern "C" {
 
 struct hwt_checkout;
 
-/* Part of the user's structure. It stays where it is until it is retired, or
- * the checkout destroyed. */
+/* Part of the user's; it stays until it is retired, or the checkout destroyed. */
 struct hwt_object {
 	uint64_t private_words[4];
 };
 
-/* The caller's memory, which stays where it is while the request waits or is
- * granted. */
+/* The caller's memory, which stays while the request waits or is granted. */
 struct hwt_request {
 	uint64_t private_words[20];
 };
 
-/* Equal objects, its members, of which a request takes any one: the connections
- * of a pool. */
+/* Objects of which a request takes any one: the connections of a pool. */
 struct hwt_group {
 	struct hwt_object any; /* for requests: names any one of its members */
 	uint64_t private_words[2];
@@ -133,10 +114,9 @@ typedef void hwt_granted(
 /* All zero: the defaults. */
 struct hwt_checkout_options {
 	uint32_t shards; /* a power of two up to 2^16; 0: 64 */
-	/* Of the promise in-order: 1 to 255, 0: 16, or HWT_CHECKOUT_NEVER.
-	 * 1 is first come, first served, for each object and each group: fair,
-	 * and slower where holds are short, as each object then waits for a
-	 * thread to wake up. */
+	/* 1 to 255, 0: 16, or HWT_CHECKOUT_NEVER. 1 is first come, first
+	 * served: fair, and slower where holds are short, as each object then
+	 * waits for a thread to wake up. */
 	uint32_t hold_after;
 	uint64_t reserved[7]; /* 0 */
 };
@@ -188,39 +168,31 @@ int hwt_checkout_destroy(struct hwt_checkout *checkout);
 int hwt_object_init(
     struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order);
 
-/* For the holder of the object, who has it to write: takes it out of the
- * request that holds it, and ends all waits for sets with it with
- * HWT_GRANT_RETIRED. Then its memory is the user's. Its item's granted is NULL
- * then, and the request goes on without it. A member leaves its group: no wait
- * ends. Time grows with all waits.
- * Waits that have begun are found: a wait has begun when hwt_checkout_acquire
- * has answered 1. So who finds an object under a mutex calls that with the
- * mutex locked, and who retires it has locked the mutex before and sees to it
- * that the object is not found any more. See hwt_checkout_acquire for threads
- * that wait.
+/* By its holder, who has it to write: takes the object out of the request, whose
+ * item's granted becomes NULL, and ends all waits for sets with it that have
+ * begun with HWT_GRANT_RETIRED. Then its memory is the user's. A member leaves
+ * its group: no wait ends. Time grows with all waits.
+ * A wait has begun when hwt_checkout_acquire has answered 1. So who finds an
+ * object under a mutex calls that with the mutex locked, and who retires it has
+ * locked the mutex before, so that it is not found any more.
  * -EPERM      it is not in a granted request, or for reading
  * -E2BIG      the request has more than HWT_SORTED_MAX items */
 HWT_MUST_CHECK
 int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
 
-/* Makes a group without members. Requests take it as an object of that order;
- * what waits for it goes on waiting while it has none. Its memory stays where
- * it is until it is retired, or the checkout destroyed. */
+/* Makes a group without members, which requests take as an object of that order.
+ * What waits for it goes on waiting while it has none. */
 int hwt_group_init(
     struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order);
 
-/* Makes an object that is a member of the group, free or given to the first
- * request that waits. Requests name it by group->any alone. Which free member
- * a request gets: the one that was released last. The memory must not be an
- * object in use.
- * -EIDRM      the group is retired, as long as its memory is used for nothing
- *             else
+/* Makes an object that is a member of the group. Requests name group->any, and
+ * get the free member that was released last.
+ * -EIDRM      the group is retired, and its memory is not used otherwise
  * -EINVAL     also a group of another checkout */
 int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
     struct hwt_object *object);
 
-/* Ends all waits for sets with group->any with HWT_GRANT_RETIRED. Then its
- * memory is the user's. Who may use it meanwhile: see hwt_object_retire.
+/* Ends the waits for sets with group->any: see hwt_object_retire.
  * -EBUSY      it has members: their holders retire them
  * -EIDRM      as hwt_group_add */
 HWT_MUST_CHECK
@@ -228,12 +200,11 @@ int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
 
 #define HWT_SORTED_MAX 20
 
-/* Prepares a request for any number of uses. The items stay where they are as
- * long as the request is used, and wanted and use are not changed; the library
- * writes granted, and whoever holds the request reads it. granted may be NULL
- * where a thread waits. The memory must not be a request that waits or is
- * granted. There is no upgrade: who reads an object and would write it releases
- * it first. Who holds an object does not wait for it with another request.
+/* Prepares a request, which does not wait and is not granted, for any number of
+ * uses. The items stay as they are meanwhile, but for granted. The function may
+ * be NULL where a thread waits. There is no upgrade: who reads an object and
+ * would write it releases it first. Who holds an object does not wait for it
+ * with another request.
  * -EINVAL     also count is 0, an object twice, objects of several checkouts or
  *             not initialised, a member of a group, a group to read
  * -ENOTSUP    an object to read and to write
@@ -250,8 +221,8 @@ int hwt_request_init(struct hwt_request *request,
 /* 0           granted
  * -EAGAIN     refused, or a pause; it holds nothing
  * -EBUSY      it waits or is granted already
- * -EIDRM      an object is retired, as long as its memory is used for nothing
- *             else; or retirements have left none
+ * -EIDRM      an object is retired, and its memory is not used otherwise; or
+ *             retirements have left none
  * -EINVAL     also not initialised, or objects of another checkout
  * -ESHUTDOWN  hwt_checkout_shutdown was called */
 HWT_MUST_CHECK
@@ -261,10 +232,9 @@ int hwt_checkout_try(
 /* 0           granted; granted is not called
  * 1           granted is called once, perhaps before this returns; at the
  *             latest when delay_ns has passed and the timer has called the
- *             timeout's task. HWT_NEVER: no deadline. A request without granted
- *             waits, and its end is kept, until hwt_checkout_acquire_wait is
- *             called: so a thread begins its wait under a mutex, and sleeps
- *             when it has unlocked it
+ *             timeout's task. HWT_NEVER: no deadline. The end of a request
+ *             without granted is kept for hwt_checkout_acquire_wait: so a
+ *             thread begins its wait under a mutex, unlocks it, and sleeps
  * -EINVAL     also delay_ns in [2^63, HWT_NEVER)
  * -ENOBUFS    the timer is full (max_pending)
  * -ESHUTDOWN  also when a timeout is needed and the timer is stopped
@@ -275,10 +245,10 @@ HWT_MUST_CHECK
 int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Waits in this thread; granted is not called. The objects are not retired
- * before its wait has begun, which it does not tell: see above. After
- * hwt_checkout_acquire has answered 1 for a request without granted, it waits
- * for the end of that, and delay_ns does not count. 0: granted.
+/* Waits in this thread; granted is not called. Its objects are not retired
+ * meanwhile, unless hwt_checkout_acquire has answered 1 for this request, which
+ * is without granted: then it waits for that to end, and delay_ns does not
+ * count. 0: granted.
  * -ETIMEDOUT  its deadline has come
  * -ECANCELED  it was cancelled
  * -EDEADLK    from granted
@@ -288,9 +258,8 @@ HWT_MUST_CHECK
 int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Releases all objects of a granted request. Not before granted was called
- * with HWT_GRANTED, or acquire or acquire_wait has returned 0. Calls granted of
- * requests that waited for them: see WHERE granted RUNS.
+/* Releases all objects of a granted request. Calls granted of others that waited
+ * for them: see WHERE granted RUNS.
  * -ENOENT     it is not granted
  * -EINVAL     as hwt_checkout_try */
 int hwt_checkout_release(
@@ -332,10 +301,8 @@ int hwt_checkout_read_stats(
 /*
  * STORE: objects by key, each loaded once and unloaded when idle.
  *
- * A request of a store names keys. An object that is not there is put into the
- * table as one that is in use, by its loader: what wants it waits for it as for
- * any other, and the end of its load releases it. Objects that nobody wants are
- * unloaded when they are idle, or when there are too many.
+ * A request of a store names keys. An object that is not there is in use by its
+ * loader: what wants it waits for it as for any other.
  *
  *   loaded-once     While an object is there, or its load has begun, no other
  *                   load of its key begins. A load runs outside all locks, on
@@ -359,7 +326,6 @@ int hwt_checkout_read_stats(
 struct hwt_store;
 struct hwt_store_job;
 
-/* The caller's memory, as a hwt_request. */
 struct hwt_store_request {
 	uint64_t private_words[88];
 };
@@ -395,9 +361,7 @@ typedef int hwt_store_load(void *ctx, struct hwt_store_job *job,
 typedef int hwt_store_unload(void *ctx, struct hwt_store_job *job,
     const void *key, size_t size, void *value);
 
-/* The wait is over. 0: granted; -ETIMEDOUT, -ECANCELED, -ESHUTDOWN as
- * hwt_checkout_acquire_wait answers; otherwise what the load answered. Where it
- * runs, and what it may do: as hwt_granted. */
+/* The wait is over: what hwt_store_acquire_wait would answer. */
 typedef void hwt_store_granted(
     struct hwt_store_request *request, void *arg, int result);
 
@@ -447,10 +411,7 @@ int hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 HWT_MUST_CHECK
 int hwt_store_destroy(struct hwt_store *store);
 
-/* Prepares a request for any number of uses. items stay where they are, and
- * their keys and uses as they are, as long as it is used. granted may be NULL
- * for hwt_store_acquire_wait. The memory must not be a request that waits or is
- * granted.
+/* As hwt_request_init_items.
  * -EINVAL     also count is 0, a size or a use out of range, a key twice
  * -E2BIG      more than HWT_STORE_ITEMS_MAX */
 int hwt_store_request_init(struct hwt_store *store,

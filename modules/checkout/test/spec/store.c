@@ -429,7 +429,7 @@ StoreTestWith(unload_when, idle_for_so_long_since_it_was_wanted_last,
 		cr_assert(ms < 9 ? value[1].there : ms < 21 || !value[1].there);
 	}
 	cr_assert_str_eq(unloaded, "b");
-	play("pass 9");
+	play("pass 8");
 	assert_u64(value[0].unloads, 0);
 	play("pass 10, pass 10");
 	assert_u64(value[0].unloads, 1);
