@@ -40,6 +40,12 @@
 #define BUCKETS_FIRST 8u
 /* Of a search for something to unload, in each shard. */
 #define BUCKETS_SEEN 64u
+/* Entries are parts of chunks, so that those of a large store are freed at
+ * once; a shard's first chunk is small. */
+#define CHUNK_FIRST 1024u
+#define CHUNK_MAX 65536u
+#define GRAIN 16u
+#define GRAINS_MAX ((sizeof(struct entry) + HWT_STORE_KEY_MAX) / GRAIN + 2)
 
 enum phase {
 	PHASE_LOADING,
@@ -62,10 +68,18 @@ struct entry {
 	unsigned char key[];
 };
 
+struct chunk {
+	struct chunk *next;
+	uint64_t unused; /* an entry is at a multiple of GRAIN */
+};
+
 struct store_shard {
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	struct entry **bucket;
 	uint32_t bucket_count, entries;
+	struct chunk *chunks; /* the first one has room for so many bytes */
+	uint32_t chunk_bytes, room;
+	struct entry *free[GRAINS_MAX]; /* by size */
 	uint32_t hand; /* the bucket where the next search begins */
 	uint64_t users; /* of all entries */
 	struct hwt_store_stats stats;
@@ -184,11 +198,54 @@ grow(struct store_shard *shard)
 	free(was);
 }
 
+static uint32_t
+entry_grains(size_t key_size)
+{
+	return (
+	    uint32_t)((sizeof(struct entry) + key_size + GRAIN - 1) / GRAIN);
+}
+
+static struct entry *
+alloc_entry(struct store_shard *shard, size_t key_size)
+{
+	uint32_t grains = entry_grains(key_size), bytes = grains * GRAIN;
+	struct entry *entry = shard->free[grains];
+	struct chunk *chunk;
+
+	if (entry != NULL) {
+		shard->free[grains] = entry->chain;
+		return entry;
+	}
+	if (shard->room < bytes) {
+		if (shard->chunk_bytes < CHUNK_MAX)
+			shard->chunk_bytes *= 2;
+		chunk = aligned_alloc(GRAIN, shard->chunk_bytes);
+		if (chunk == NULL)
+			return NULL;
+		chunk->next = shard->chunks;
+		shard->chunks = chunk;
+		shard->room = shard->chunk_bytes - sizeof(*chunk);
+	}
+	shard->room -= bytes;
+	return (
+	    struct entry *)(void *)((char *)(shard->chunks + 1) + shard->room);
+}
+
+/* With the lock. */
+static void
+free_entry(struct store_shard *shard, struct entry *entry)
+{
+	struct entry **free_list = &shard->free[entry_grains(entry->size)];
+
+	entry->chain = *free_list;
+	*free_list = entry;
+}
+
 static struct entry *
 make_entry(struct hwt_store *store, struct store_shard *shard,
     const struct hwt_store_item *item, uint64_t hash)
 {
-	struct entry *made = malloc(sizeof(*made) + item->size), **at;
+	struct entry *made = alloc_entry(shard, item->size), **at;
 
 	if (made == NULL)
 		return NULL;
@@ -251,15 +308,13 @@ unwant(struct hwt_store *store, struct entry *entry)
 {
 	struct store_shard *shard = store_shard(store, entry->hash);
 	uint64_t now_ns = store_now(store);
-	bool last;
 
 	store_lock(shard);
 	entry->idle_ns = now_ns;
 	shard->users--;
-	last = --entry->users == 0 && entry->phase == PHASE_FAILED;
+	if (--entry->users == 0 && entry->phase == PHASE_FAILED)
+		free_entry(shard, entry);
 	store_unlock(shard);
-	if (last)
-		free(entry);
 }
 
 /* Loads. */
@@ -355,8 +410,10 @@ end_unload(struct hwt_store *store, struct entry *entry, int result)
 	entry->idle_ns = now_ns;
 	entry->touched = true;
 	shard->stats.misses += again;
-	if (result == 0 && !again)
+	if (result == 0 && !again) {
 		remove_entry(shard, entry);
+		free_entry(shard, entry);
+	}
 	if (result != 0)
 		(void)a64_add_seq(&store->loaded, 1);
 	store_unlock(shard);
@@ -365,8 +422,6 @@ end_unload(struct hwt_store *store, struct entry *entry, int result)
 	out_end(store->checkout, shard, 0);
 	if (again)
 		run_load(store, entry);
-	else if (result == 0)
-		free(entry);
 	return 0;
 }
 
@@ -494,14 +549,11 @@ options_are_valid(const struct hwt_store_options *options)
 static void
 free_entries(struct store_shard *shard)
 {
-	struct entry *entry, *next;
-	uint32_t i;
+	struct chunk *chunk;
 
-	for (i = 0; i < shard->bucket_count; i++) {
-		for (entry = shard->bucket[i]; entry != NULL; entry = next) {
-			next = entry->chain;
-			free(entry);
-		}
+	while ((chunk = shard->chunks) != NULL) {
+		shard->chunks = chunk->next;
+		free(chunk);
 	}
 	free(shard->bucket);
 }
@@ -534,6 +586,7 @@ new_store(uint32_t shards)
 		if (shard->bucket == NULL)
 			break;
 		shard->bucket_count = BUCKETS_FIRST;
+		shard->chunk_bytes = CHUNK_FIRST / 2;
 	}
 	made->shard_count = i;
 	if (i == shards)
