@@ -219,7 +219,7 @@ alloc_entry(struct store_shard *shard, size_t key_size)
 	if (shard->room < bytes) {
 		if (shard->chunk_bytes < CHUNK_MAX)
 			shard->chunk_bytes *= 2;
-		chunk = aligned_alloc(GRAIN, shard->chunk_bytes);
+		chunk = malloc(shard->chunk_bytes);
 		if (chunk == NULL)
 			return NULL;
 		chunk->next = shard->chunks;

@@ -554,7 +554,7 @@ StoreTest(store_answers, EINVAL_EBUSY_ENOENT_and_EDEADLK_of_calls)
 StoreTest(store_answers, ENOMEM_loads_nothing_more_and_the_next_one_works)
 {
 	claims("ab");
-	fault_arm(FAULT_HEAP, 2);
+	fault_arm(FAULT_HEAP, 1);
 	assert_rc(acquire(0), -ENOMEM);
 	(void)fault_disarm();
 	assert_u64(store_stats().loaded, 0);
