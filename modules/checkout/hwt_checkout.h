@@ -22,7 +22,7 @@
  *   one-holder     No object is in two granted requests, unless both only read
  *                  it. The next holder reads what its holder wrote.
  *   readers        Who comes to read an object waits behind those that wait for
- *                  it. Readers that wait one after another are granted together.
+ *                  it. Readers that wait one after another get it together.
  *   once           When hwt_checkout_acquire has answered 1, granted is called
  *                  once. The request is the caller's again when granted is
  *                  called with another outcome than HWT_GRANTED, or when
@@ -67,7 +67,7 @@ extern "C" {
 
 struct hwt_checkout;
 
-/* Part of the user's; it stays until it is retired, or the checkout destroyed. */
+/* Part of the user's; stays until it is retired, or the checkout destroyed. */
 struct hwt_object {
 	uint64_t private_words[4];
 };
@@ -168,9 +168,9 @@ int hwt_checkout_destroy(struct hwt_checkout *checkout);
 int hwt_object_init(
     struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order);
 
-/* By its holder, who has it to write: takes the object out of the request, whose
- * item's granted becomes NULL, and ends all waits for sets with it that have
- * begun with HWT_GRANT_RETIRED. Then its memory is the user's. A member leaves
+/* By its holder, who has it to write: takes the object out of the request (its
+ * item's granted becomes NULL), and ends all waits for sets with it that have
+ * begun, with HWT_GRANT_RETIRED. Then its memory is the user's. A member leaves
  * its group: no wait ends. Time grows with all waits.
  * A wait has begun when hwt_checkout_acquire has answered 1. So who finds an
  * object under a mutex calls that with the mutex locked, and who retires it has
@@ -180,7 +180,7 @@ int hwt_object_init(
 HWT_MUST_CHECK
 int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
 
-/* Makes a group without members, which requests take as an object of that order.
+/* Makes a group without members, which requests take as one of that order.
  * What waits for it goes on waiting while it has none. */
 int hwt_group_init(
     struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order);
@@ -258,8 +258,8 @@ HWT_MUST_CHECK
 int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Releases all objects of a granted request. Calls granted of others that waited
- * for them: see WHERE granted RUNS.
+/* Releases all objects of a granted request. Calls granted of others, which
+ * waited for them: see WHERE granted RUNS.
  * -ENOENT     it is not granted
  * -EINVAL     as hwt_checkout_try */
 int hwt_checkout_release(

@@ -149,9 +149,9 @@ hand_over(struct object *object, struct request *request)
 	queue_add(request);
 }
 
-/* It is woken for the object, and not handed it: a thread that sleeps, and a set
- * that does not keep what it has got. Of sets that were each handed what another
- * one wants, each would give it back to the next, and so on for ever. */
+/* It is woken for the object, and not handed it: a thread that sleeps, and a
+ * set that does not keep what it has got. Of sets that were each handed what
+ * another one wants, each would give it back to the next, for ever. */
 static bool
 is_only_woken(const struct request *request, uint64_t word)
 {
@@ -277,7 +277,7 @@ give(struct object *object, bool reads)
 			shard_unlock(shard);
 			return;
 		}
-		/* E:object release */
+		/* E:object release; E:wait fence */
 	} while (!a64_cas_seq(&object->word, word, next));
 }
 
@@ -348,7 +348,7 @@ still_refuses(struct request *request, struct object *object)
 		next = word | WAITERS;
 		if (request->baton)
 			next &= ~WOKEN;
-		/* E:wait */
+		/* E:wait fence */
 	} while (!a64_cas_seq(&object->word, word, next));
 	request->baton = false;
 	return true;

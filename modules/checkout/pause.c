@@ -25,7 +25,7 @@ bool
 out_begin(struct hwt_checkout *checkout, const void *at)
 {
 	(void)a64_add_seq(&shard_of(checkout, at)->out, 1);
-	/* E:pause (A1), (A2) */
+	/* E:pause fence: (A1), (A2) */
 	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
 		return true;
 	out_end(checkout, at, 0);
@@ -99,7 +99,7 @@ pause_await(struct pauser *pauser)
 {
 	struct hwt_checkout *checkout = pauser->checkout;
 
-	/* E:pause (B2) */
+	/* E:pause fence: (B2) */
 	while (count_out(checkout) != 0) {
 		if (is_shut_down(checkout))
 			return -ESHUTDOWN;
@@ -127,7 +127,7 @@ pause_within(struct pauser *pauser)
 		return error;
 	}
 	checkout->pause_begun = true;
-	/* E:pause (B1) */
+	/* E:pause fence: (B1) */
 	a64_or_seq(&checkout->gate.word, IN_USE);
 	error = pause_await(pauser);
 	checkout->paused = error == 0;

@@ -31,16 +31,16 @@
  * WAKING. Whoever gives an object back serves its list (object.c). A request
  * that wants nothing else, and has no thread, is handed the object, given, and
  * is tried by the thread that served: the object itself is the wake-up. One
- * whose thread sleeps is woken with nothing but the BATON, so that the object is
- * not out until that thread runs, which takes as long as a thousand short holds;
- * and so is a set that may not keep what it has got, since of sets that were
- * handed objects each could have what another one wants. With the baton it
+ * whose thread sleeps is woken with nothing but the BATON: the object would be
+ * out until that thread runs, which takes as long as a thousand short holds. So
+ * is a set that does not keep what it has got: of sets that were handed objects
+ * each could have what another one wants. With the baton it
  *     takes the object:          that it gives back later, and so serves;
  *     is refused by the object:  it waits there again, at its place, and the
  *                                baton is over in the word that says so;
  *     is refused by another one, or ends: it hands on, which serves the list.
- * Refused hold_after times, a request is handed the object, too. Then nobody who
- * comes later can take it before.
+ * Refused hold_after times, a request is handed the object, too. Then nobody
+ * who comes later can take it before.
  *
  * IN ORDER. A request refused hold_after times also keeps what it has got
  * while it waits for the next object: all come before that one in order. So
@@ -98,8 +98,9 @@
  * hwt_checkout_destroy waits for it.
  *
  * EDGES
- *   E:wait    above.
- *   E:pause   pause.c.
+ *   E:wait    above: a word that refuses gets WAITERS, by compare-and-swap;
+ *             whoever gives the object back changes the same word.
+ *   E:pause   drawn in pause.c
  *   E:request what the owner wrote into the request: release by giving it up,
  *             acquire by the next owner. All changes of the word are
  *             read-modify-writes, but for the owner's last one.
@@ -107,7 +108,6 @@
  *             by taking it.
  */
 #include <errno.h>
-#include <stddef.h>
 
 #include "checkout.h"
 #include "sys/pause.h"

@@ -25,8 +25,8 @@
  * loads again, and then retires the object: waits that have begun end with
  * HWT_GRANT_RETIRED, those that begin see it. Each finds the error in the
  * entry. Waits leave an object that is LOADING as any other; whoever loads it
- * does not notice. An unload counts as out (E:pause), so that a pause waits for
- * it, and none begins in a pause.
+ * does not notice. An unload counts as out, so that a pause waits for it, and
+ * none begins in a pause.
  *
  * The lock is never held while an object is given back, or user code is called.
  */

@@ -26,8 +26,8 @@
 #define SCHEDULES_GENERATED 100u
 #define SEED 20240229u
 
-static const struct program *const tables[] = {rows, purgatory_programs,
-    checkout_programs, NULL};
+static const struct program *const tables[] = {
+    rows, purgatory_programs, checkout_programs, NULL};
 
 static const char usage[] =
     "explore [OPTION...]\n"

@@ -111,8 +111,7 @@ release_of(struct request_ledger *r)
 {
 	r->granted = false;
 	mark_out(r, -1);
-	explore_check(
-	    hwt_checkout_release(at->checkout, r->request) == 0);
+	explore_check(hwt_checkout_release(at->checkout, r->request) == 0);
 	at->released++;
 	if (r->frees)
 		free_request(r);
@@ -164,8 +163,8 @@ settle_call(struct request_ledger *r, int result)
 			r->grant = ends[i].grant;
 	}
 	explore_check(r->grant != 0);
-	explore_check(r->grant != HWT_GRANT_EXPIRED ||
-	    sim_now_ns >= r->not_before_ns);
+	explore_check(
+	    r->grant != HWT_GRANT_EXPIRED || sim_now_ns >= r->not_before_ns);
 	explore_modify(&r->decided, 4);
 	r->decided = 1;
 }
@@ -196,15 +195,14 @@ make_on(uint32_t flags, const struct hwt_checkout_options *options)
 		thread_prepare(i, 2);
 	memset(at, 0, sizeof(*at));
 	memset(&checkout_queue, 0, sizeof(checkout_queue));
-	explore_check(
-	    hwt_checkout_create(&at->checkout, timer, options) == 0);
+	explore_check(hwt_checkout_create(&at->checkout, timer, options) == 0);
 	for (i = 0; i < GROUP_NUMBER; i++) {
 		at->object[i] = sim_alloc(sizeof(struct hwt_object), 0);
 		explore_check(
 		    hwt_object_init(at->checkout, at->object[i], i) == 0);
 	}
-	explore_check(hwt_group_init(
-			  at->checkout, &at->group, GROUP_NUMBER) == 0);
+	explore_check(
+	    hwt_group_init(at->checkout, &at->group, GROUP_NUMBER) == 0);
 }
 
 OF(make, shards,
@@ -213,16 +211,15 @@ OF(make_worker, shards,
     make_on(0, &(struct hwt_checkout_options){.shards = shards}))
 OF(make_in_order, hold_after,
     make_on(HWT_MANUAL,
-	&(struct hwt_checkout_options){
-	    .shards = 1, .hold_after = hold_after}))
+	&(struct hwt_checkout_options){.shards = 1, .hold_after = hold_after}))
 
 static void
 add(unsigned member)
 {
 	explore_modify(&at->holders[GROUP_NUMBER], 8);
 	at->members++;
-	explore_check(hwt_group_add(at->checkout, &at->group,
-			  &at->member[member]) == 0);
+	explore_check(
+	    hwt_group_add(at->checkout, &at->group, &at->member[member]) == 0);
 }
 
 /* Request i wants these to write, and those to read; prepared anew. */
@@ -254,7 +251,6 @@ want_silent(unsigned i, unsigned bits)
 	at->request[i].silent = true;
 	prepare(i, bits, NULL);
 }
-
 
 static void
 want_read(unsigned i, unsigned bits)
@@ -297,8 +293,8 @@ wait_of(unsigned i, uint64_t delay_ns)
 
 	if (!r->waits)
 		begin_wait(r, delay_ns);
-	settle_call(r,
-	    hwt_checkout_acquire_wait(at->checkout, r->request, delay_ns));
+	settle_call(
+	    r, hwt_checkout_acquire_wait(at->checkout, r->request, delay_ns));
 	if (!r->granted && r->frees)
 		free_request(r);
 }
@@ -332,14 +328,12 @@ is_decided(const void *context)
 }
 
 OF(await_end, i,
-    explore_await(
-	&at->request[i].decided, 4, is_decided, &at->request[i]))
+    explore_await(&at->request[i].decided, 4, is_decided, &at->request[i]))
 
 static void
 cancel_of(unsigned i)
 {
-	int result =
-	    hwt_checkout_cancel(at->checkout, at->request[i].request);
+	int result = hwt_checkout_cancel(at->checkout, at->request[i].request);
 
 	explore_check(
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
@@ -352,7 +346,7 @@ tick(unsigned ticks)
 	(void)advance(ticks);
 }
 
-OF(pass, ticks, sim_clock_add(ticks * TICK_NS))
+OF(pass, ticks, sim_clock_add(ticks *TICK_NS))
 
 static void
 pause_within(uint64_t delay_ns)
@@ -400,8 +394,7 @@ retire(unsigned i, unsigned k)
 				  r->items[r->count - 1].granted) == 0);
 		return;
 	}
-	explore_check(
-	    hwt_object_retire(at->checkout, at->object[k]) == 0);
+	explore_check(hwt_object_retire(at->checkout, at->object[k]) == 0);
 	sim_free(at->object[k]);
 	at->object[k] = NULL;
 }
@@ -485,8 +478,8 @@ end_waits(void)
 	}
 	for (r = at->request; r < at->request + REQUESTS; r++) {
 		if (r->waits)
-			explore_check(hwt_checkout_cancel(at->checkout,
-					  r->request) == 0);
+			explore_check(
+			    hwt_checkout_cancel(at->checkout, r->request) == 0);
 		if (r->waits) /* nobody has asked for its end */
 			wait_of((unsigned)(r - at->request), HWT_NEVER);
 	}
@@ -702,7 +695,8 @@ const struct program checkout_programs[] = {
     PROGRAM("in-order-keeps", "make-in-order 1, want 0 2, acquire 0, "
 	"want 1 3, acquire 1, want 2 1, try 2", "advance 0", "check-out 1"),
     PROGRAM("order-pause", "make-in-order 1, want 0 2, acquire 0, want 1 3, "
-	"releases 1, acquire 1", "release 0 | pause, resume", "check-granted 1"),
+	"releases 1, acquire 1", "release 0 | pause, resume",
+	"check-granted 1"),
     /* pause */
     PROGRAM("pause-acquire", "make 1, want 0 1, releases 0",
 	"acquire 0 | pause, resume", "check-granted 0"),
@@ -787,7 +781,8 @@ const struct program checkout_programs[] = {
 	"want-silent 1 1, begin 1, want-silent 2 1, begin 2",
 	"release 0 | wait 1, retire 1 0 | wait 2", "check-ended 2"),
     PROGRAM("retire-handed-over", "make 1, want 0 1, acquire 0, want 1 1, "
-	"acquire 1, want 2 1, acquire 2", "release 0 | await 1, retire 1 0, await 2",
+	"acquire 1, want 2 1, acquire 2",
+	"release 0 | await 1, retire 1 0, await 2",
 	"check-ended 2"),
     PROGRAM("retire-pause", "make 1, want 0 1, acquire 0, want 1 1, acquire 1",
 	"retire 0 0, release 0 | pause, resume", "check-ended 1"),
