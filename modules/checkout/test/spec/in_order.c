@@ -31,11 +31,21 @@ release_and_try(struct client *of)
 CheckoutTestWith(
     in_order, a_newcomer_does_not_overtake_who_is_not_yet_told, .hold_after = 1)
 {
-	clients("a a a b b");
+	clients("a ac a b b");
 	client[4].then = release_and_try;
 	play("take 0, take 3, wait 1, wait 4, release 3, granted 1, "
 	     "release 1");
 	assert_rc(client[2].rc, -EAGAIN);
+}
+
+CheckoutTest(in_order, who_is_overtaken_keeps_its_place)
+{
+	clients("a ac a b b a");
+	client[4].then = release_and_try;
+	play("take 0, take 3, wait 1, wait 5, wait 4, release 3");
+	assert_ok(client[2].rc);
+	play("waits 1, release 2, granted 1, waits 5, release 1, granted 5, "
+	     "release 5");
 }
 
 /* It holds a and waits for b: it is the first at both. */

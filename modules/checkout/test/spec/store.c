@@ -115,7 +115,7 @@ store_close(void)
 
 #define StoreTest(suite, name) \
 	TestBetween(store_open(NULL), store_close(), suite, name)
-#define StoreTestWith(suite, name, ...)                                   \
+#define StoreOptionTest(suite, name, ...)                                 \
 	TestBetween(store_open(&(struct hwt_store_options){__VA_ARGS__}), \
 	    store_close(), suite, name)
 
@@ -366,7 +366,7 @@ StoreTest(load_leaves, a_shutdown_ends_the_wait_and_later_ones_load_nothing)
 }
 
 /* One over the limit begins to be unloaded. */
-StoreTestWith(
+StoreOptionTest(
     unload_alone, what_is_wanted_meanwhile_is_loaded_again, .limit = 1)
 {
 	use("a");
@@ -387,7 +387,7 @@ StoreTestWith(
 	release(1);
 }
 
-StoreTestWith(unload_alone, an_unload_that_is_refused_leaves_the_object,
+StoreOptionTest(unload_alone, an_unload_that_is_refused_leaves_the_object,
     .idle_ns = HWT_MS(10))
 {
 	use("a");
@@ -399,7 +399,7 @@ StoreTestWith(unload_alone, an_unload_that_is_refused_leaves_the_object,
 	assert_u64(value[0].loads, 1);
 }
 
-StoreTestWith(unload_alone, a_pause_waits_for_it_and_none_begins_in_it,
+StoreOptionTest(unload_alone, a_pause_waits_for_it_and_none_begins_in_it,
     .idle_ns = HWT_MS(10))
 {
 	use("a");
@@ -417,7 +417,7 @@ StoreTestWith(unload_alone, a_pause_waits_for_it_and_none_begins_in_it,
 	assert_u64(value[1].unloads, 1);
 }
 
-StoreTestWith(unload_when, idle_for_so_long_since_it_was_wanted_last,
+StoreOptionTest(unload_when, idle_for_so_long_since_it_was_wanted_last,
     .idle_ns = HWT_MS(10))
 {
 	unsigned ms;
@@ -436,7 +436,7 @@ StoreTestWith(unload_when, idle_for_so_long_since_it_was_wanted_last,
 }
 
 /* Second chance: a was used again. */
-StoreTestWith(unload_when, there_are_too_many_the_unused_first, .limit = 3)
+StoreOptionTest(unload_when, there_are_too_many_the_unused_first, .limit = 3)
 {
 	use("abc");
 	use("d"); /* all had been touched, and one of them goes */
