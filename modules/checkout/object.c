@@ -287,7 +287,8 @@ group_put(struct group *group, struct object *member)
 	a64_store_relaxed(&member->word, MEMBER);
 	member->next_free = group->free;
 	group->free = member;
-	a64_and_seq(&group->any.word, ~IN_USE);
+	if (a64_load_relaxed(&group->any.word) & IN_USE)
+		a64_and_seq(&group->any.word, ~IN_USE);
 	if (group->any.first != NULL)
 		serve(&group->any, shard_of(group->any.checkout, &group->any));
 }
