@@ -12,23 +12,6 @@ CheckoutTest(groups, any_member_is_granted_while_one_is_free)
 	     "release 2, release 1");
 }
 
-CheckoutTest(groups, all_members_are_granted_to_as_many_requests)
-{
-	static struct client user[OBJECTS];
-	unsigned turn, i;
-
-	for (i = 0; i < OBJECTS; i++) {
-		assert_ok(hwt_group_add(checkout, &group, &thing[i].object));
-		client_init(&user[i], "*");
-	}
-	for (turn = 0; turn < 3; turn++) {
-		for (i = 0; i < OBJECTS; i++)
-			assert_ok(client_try(&user[i]));
-		for (i = 0; i < OBJECTS; i++)
-			assert_ok(client_release(&user[i]));
-	}
-}
-
 CheckoutTest(groups, who_waits_for_any_gets_what_is_released)
 {
 	clients("* * * *");
@@ -94,24 +77,4 @@ CheckoutTest(groups, a_pause_delays_what_is_added_and_released)
 	play("member a, take 0, wait 1, pause-late, release 0, granted 1, "
 	     "release 1, pause, refused 0, wait 1, wait 2, member b, waits 1, "
 	     "waits 2, resume, granted 1, granted 2, release 1, release 2");
-}
-
-static void
-use_pool(unsigned index, void *arg)
-{
-	unsigned turn;
-
-	(void)arg;
-	for (turn = 0; turn < 2000; turn++) {
-		assert_ok(client_wait(&client[index], HWT_NEVER));
-		assert_ok(client_release(&client[index]));
-	}
-}
-
-CheckoutTest(groups, four_threads_share_three_members)
-{
-	clients("* * * *");
-	play("member a, member b, member c");
-	in_parallel(4, use_pool, NULL);
-	assert_u64(checkout_stats().granted, 8000);
 }

@@ -98,22 +98,6 @@ CheckoutTestWith(pause, takes_what_a_waiting_set_holds, .hold_after = 1)
 	play("refused 3, release 1, try 3, release 3");
 }
 
-CheckoutTest(pause, each_of_many_waits_is_tried_when_it_ends)
-{
-	static struct client waiter[100];
-	unsigned i;
-
-	play("pause");
-	for (i = 0; i < 100; i++) {
-		client_init(&waiter[i], i % 2 == 0 ? "a" : "b");
-		waiter[i].then = release_in_granted;
-		assert_rc(client_acquire(&waiter[i], HWT_NEVER), 1);
-	}
-	play("resume");
-	for (i = 0; i < 100; i++)
-		assert_u64(waiter[i].calls, 1);
-}
-
 CheckoutTest(no_lock_held, granted_may_release_and_acquire)
 {
 	clients("a b a b");

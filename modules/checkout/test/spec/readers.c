@@ -77,33 +77,3 @@ CheckoutTest(readers, an_object_is_retired_by_who_writes_it)
 	play("try 0, cannot-retire a, release 0, try 1, wait 2, retire a, "
 	     "retired 2, release 1");
 }
-
-static uint64_t written;
-
-static void
-read_or_write(unsigned index, void *arg)
-{
-	struct client *mine = &client[index];
-	uint64_t before;
-	unsigned turn;
-
-	(void)arg;
-	for (turn = 0; turn < 2000; turn++) {
-		assert_ok(hwt_checkout_acquire_wait(
-		    checkout, &mine->request, HWT_NEVER));
-		before = written;
-		if (index == 0)
-			written++;
-		else
-			assert_u64(written, before);
-		assert_ok(hwt_checkout_release(checkout, &mine->request));
-	}
-}
-
-CheckoutTest(readers, one_writer_and_three_readers_in_threads)
-{
-	clients("a A A A");
-	in_parallel(4, read_or_write, NULL);
-	assert_u64(written, 2000);
-	assert_u64(checkout_stats().granted, 8000);
-}

@@ -25,32 +25,6 @@ CheckoutTest(once, a_wait_that_has_ended_does_not_end_again)
 	play("take 1, release 1, waits 1");
 }
 
-static void
-release_cancel_or_expire(unsigned index, void *arg)
-{
-	(void)arg;
-	if (index == 0)
-		assert_ok(client_release(&client[0]));
-	else if (index == 1)
-		(void)client_cancel(&client[1]);
-	else
-		(void)manual_step(HWT_MS(2));
-}
-
-CheckoutTest(once, release_cancel_and_deadline_at_the_same_time)
-{
-	unsigned turn;
-
-	for (turn = 0; turn < 300; turn++) {
-		clients("a ab");
-		play("take 0, wait-ms 1 1");
-		in_parallel(3, release_cancel_or_expire, NULL);
-		assert_u64(client[1].calls, 1);
-		release_in_granted(&client[1]);
-		play("out 0 0");
-	}
-}
-
 /* The request for {a, b} took a for a moment, and could not have b. */
 CheckoutTest(no_lost_wake, a_rollback_wakes_who_waits_for_the_object)
 {
@@ -101,24 +75,6 @@ CheckoutTest(few_wakes, a_thousand_waiters_on_one_object_cost_a_thousand_wakes)
 	}
 	cr_assert(checkout_stats().woken <= WAITERS);
 	assert_u64(checkout_stats().waited, WAITERS);
-}
-
-/* One wake each, and one more at most. */
-CheckoutTest(few_wakes, a_thousand_waiters_on_the_same_pair)
-{
-	static struct client waiter[WAITERS + 1];
-	unsigned i;
-
-	for (i = 0; i <= WAITERS; i++) {
-		client_init(&waiter[i], "ab");
-		waiter[i].then = release_in_granted;
-		assert_rc(client_acquire(&waiter[i], HWT_NEVER), i > 0);
-	}
-	assert_ok(client_release(&waiter[0]));
-	for (i = 1; i <= WAITERS; i++)
-		assert_u64(waiter[i].calls, 1);
-	cr_assert(checkout_stats().woken <= 2 * WAITERS, "%" PRIu64 " woken",
-	    checkout_stats().woken);
 }
 
 CheckoutTest(few_wakes, a_grant_without_a_wait_takes_no_memory_and_no_timeout)
