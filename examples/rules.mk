@@ -46,7 +46,7 @@ $(pool): $(pool_parts) \
 	$(Q)$(link) -o $@ $^ -lhiredis $(libs)
 
 demo-pool: $(pool)
-	@$(pool) $(DEMO)
+	@$(pool)
 
 # Delayed tasks: it needs the module durable.
 orders := build/plain/examples/durable/orders

@@ -104,36 +104,9 @@ $$(foreach w,plain clang asan tsan cov musl aarch64, \
 		build/$$$$(way)/libhwt.a
 	$$(link_program)
 
-# The module with the functions of the system, and the timer's, under other
-# names, to make them fail.
-$1_faults := $(wildcard modules/$1/test/faults/*.c \
-	modules/checkout/test/faults/driver/*.c)
-$1_tables := modules/$1/test/faults/tables.c
-build/%/modules/$1/test/faults/module.o: build/%/libhwt_$1.o \
-		modules/checkout/test/faults/driver/imports \
-		$$($1_tables)
-	$$(call say,OBJCOPY)
-	@mkdir -p $$(@D)
-	$$(Q)modules/checkout/test/faults/driver/imports $$($1_tables) \
-		redefine >$$@.names
-	$$(Q)$$(OBJCOPY) --redefine-syms=$$@.names $$< $$@
-
-build/%/modules/$1/test/faults/faults: $$$$(call objects,$$($1_faults)) \
-		$$$$(objects_$$$$*) build/%/modules/$1/test/faults/module.o \
-		build/%/libhwt.a
-	$$(link_program)
-
-.PHONY: faults-$1
-faults-$1: build/plain/modules/$1/test/faults/faults
-	@modules/checkout/test/faults/driver/imports $$($1_tables) check \
-		build/plain/libhwt_$1.o
-	@$$< all
-
 covered += modules/$1
 coverage_of += build/cov/$1-test \
-	$$(addsuffix $$(,)20,$$($1_programs:%.c=build/cov/%)) \
-	$(if $(wildcard modules/$1/test/faults),\
-	build/cov/modules/$1/test/faults/faults$$(,)all)
+	$$(addsuffix $$(,)20,$$($1_programs:%.c=build/cov/%))
 
 $1_perf := $(patsubst %.c,build/plain/perf/$1/%,$(notdir \
 	$(filter-out %/main.c,$(wildcard modules/$1/perf/*.c))))

@@ -1,111 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pool of connections to a Redis, through hiredis, on top of a group of
- * hwt_checkout.
+ * A pool of connections to a Redis for an event loop, through hiredis, on top
+ * of a group of hwt_checkout.
  *
- *   struct pool_hold hold;
- *   if (pool_take(pool, &hold, "checkout page") == 0) {
- *           reply = redisCommand(hold.redis, "GET %s", key);
- *           ...
- *           pool_release(pool, &hold);
- *   }
- *
- * Any thread may call everything here, but pool_close. Functions return 0 or a
- * negative errno value. README has the options of HikariCP and PgBouncer beside
- * these.
+  * Who waits for a connection is a request of the checkout, and no thread. When
+ * the wait ends, on whichever thread, hwt_mailbox_post brings it to the loop,
+ * so that connections belong to the loop alone and need no lock.
  */
 #ifndef POOL_H
 #define POOL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 
+#include <hiredis/async.h>
 #include <hiredis/hiredis.h>
 #include <hwt_checkout.h>
 
-struct pool;
-
-/* Times are in ns; 0: the default. HWT_NEVER: no limit, no check, no warning,
- * but for connect_ns. */
+/* With the names of HikariCP and PgBouncer. */
 struct pool_options {
-	const char *host; /* kept by the caller; NULL: 127.0.0.1 */
-	uint16_t port; /* 0: 6379 */
-	unsigned least; /* kept open, used or not; 0 to most */
-	unsigned most; /* 1 to 10000; 0: 10 */
-	bool in_order; /* takers: first come, first served */
-	uint64_t wait_ns; /* of a taker for a connection; 30 s */
-	uint64_t connect_ns; /* to connect, and for each reply; 5 s */
-	uint64_t idle_ns; /* unused for so long, it is closed; 10 min */
-	/* It is closed after this time, less up to a tenth at random, when
-	 * nobody uses it; 30 min. */
-	uint64_t age_ns;
-	uint64_t check_ns; /* unused for so long, a PING comes before; 500 ms */
-	uint64_t leak_ns; /* a hold of this length is warned of; never */
-	const char *name; /* in statistics; at most 15 bytes; NULL: pool */
-	/* A line without its end, on a thread of the pool; NULL: stderr. */
-	void (*warn)(const char *line);
+	uint16_t port; /* of 127.0.0.1 */
+	unsigned most; /* maximumPoolSize, default_pool_size */
+	uint64_t wait_ns; /* connectionTimeout, query_wait_timeout */
+	uint64_t idle_ns; /* idleTimeout, server_idle_timeout */
+	uint64_t check_ns; /* unused for so long: a PING; server_check_delay */
+	uint64_t answer_ns; /* for a connect and a PING; validationTimeout */
 };
 
-/* The caller's memory, from pool_take to pool_release. */
+/* Connections so far; closed, and why. */
+enum pool_count {
+	MADE,
+	IDLE,
+	PAUSED,
+	BROKEN
+};
+
+struct pool {
+	struct hwt_post post; /* the first: closes all */
+	struct pool_options options;
+	struct hwt *timer;
+	struct hwt_mailbox *mailbox;
+	struct hwt_checkout *checkout;
+	struct hwt_group group;
+	struct pool_slot *slot; /* options.most */
+	int epoll;
+	pthread_t loop;
+	bool ending, over; /* over: the loop's */
+	sem_t closed;
+	_Atomic unsigned long long count[BROKEN + 1];
+};
+
+/* The caller's memory, from pool_take until pool_release or an error. */
 struct pool_hold {
-	redisContext *redis; /* not to be freed; a reply's timeout is set */
-	struct pool_slot *slot;
+	struct hwt_post post; /* the first */
+	redisAsyncContext *redis; /* NULL: it has broken meanwhile */
+	struct pool *pool;
+	void (*taken)(struct pool_hold *hold, int error);
+	int error;
 	struct hwt_request request;
 	struct hwt_item item;
 };
 
-struct pool_stats {
-	uint64_t open; /* connections, used and idle */
-	uint64_t out, waiting; /* holds; takers that wait */
-	uint64_t taken, waited, expired; /* takers so far */
-	uint64_t failed; /* takers that could not connect */
-	uint64_t made; /* connections so far; closed, and why: */
-	uint64_t closed_idle, closed_old, closed_broken, closed_pause;
-	uint64_t leaks; /* warnings */
-	uint64_t pauses;
-};
+/* Starts the loop, a thread; ends it when nobody has or wants a connection. */
+void pool_open(struct pool *pool, const struct pool_options *options);
+void pool_close(struct pool *pool);
 
-/* Connects options->least times.
- * -EINVAL        an option out of its range
- * -ECONNREFUSED and what else connect(2) says; -ETIMEDOUT; -ENOMEM -EAGAIN */
-int pool_open(struct pool **pool, const struct pool_options *options);
+/* On the loop, which then calls taken. error is 0; -ETIMEDOUT: none was free
+ * within wait_ns; -ECONNREFUSED: the server does not answer; or the error of
+ * hwt_checkout_acquire. */
+void pool_take(struct pool *pool, struct pool_hold *hold,
+    void (*taken)(struct pool_hold *hold, int error));
+void pool_release(struct pool_hold *hold);
 
-/* who is a string that stays: it is named in a warning.
- * -ETIMEDOUT     no connection was free for wait_ns, or the server did not
- *                answer within connect_ns
- * -ECONNREFUSED and what else connect(2) says: nothing is taken
- * -ESHUTDOWN     pool_close has been called */
-int pool_take(struct pool *pool, struct pool_hold *hold, const char *who);
-
-/* Closes the connection if hiredis has seen an error on it, or it is old. */
-void pool_release(struct pool *pool, struct pool_hold *hold);
-
-/* For a fail-over: waits until nobody has a connection, and closes all. Takers
- * wait until pool_resume, each for its wait_ns. If the pool is connecting by
- * itself at that moment, that is waited for, too.
- * -ETIMEDOUT     somebody still had one after within_ns: all goes on
- * -EALREADY      another pause has begun */
+/* PAUSE, on another thread: waits until nobody has a connection, and closes
+ * all; takers wait until hwt_checkout_resume. Errors as hwt_checkout_pause. */
 int pool_pause(struct pool *pool, uint64_t within_ns);
-
-/* -EALREADY      there is no pause */
-int pool_resume(struct pool *pool);
-
-void pool_read_stats(struct pool *pool, struct pool_stats *stats);
-
-/* For a monitor: the pool's own counters, and what hwt_checkout_stats_write has
- * of its checkout, with a histogram of waits; in JSON as its member checkout.
- * Errors as that one. */
-int pool_stats_write(struct pool *pool, FILE *file, enum hwt_format format);
-
-/* For people: who has which connection, since when, and what
- * hwt_checkout_dump says of those that wait. Errors as that one. */
-int pool_dump(struct pool *pool, FILE *file);
-
-/* Takers that wait get -ESHUTDOWN. No other call may be under way when it is
- * called again and answers 0.
- * -EBUSY         somebody has a connection, or has waited until now: call it
- *                again when that is over */
-int pool_close(struct pool *pool);
 
 #endif

@@ -1,189 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's way through the library, by its caller: trying, acquiring with
- * and without a wait, releasing, cancelling. request.c has what goes on
- * meanwhile. */
+/* A request's calls: try, acquire, release, cancel. */
 #include <errno.h>
 
 #include "checkout.h"
 
-/* A request of this checkout. */
-static inline int
-enter_request(
-    const struct hwt_checkout *checkout, const struct request *request)
+/* Of a thread, at an object that refused, before it sleeps. */
+#ifndef LOOKS
+#define LOOKS 100u
+#endif
+
+/* The state, or an error. */
+static int
+enter(const struct hwt_checkout *checkout, const struct request *request)
 {
 	int error = checkout_enter(checkout);
+	uint64_t word;
 
 	if (error != 0)
 		return error;
-	if (request == NULL ||
-	    (a64_load_acquire(&request->word) & MAGIC_MASK) != MAGIC ||
-	    request->checkout != checkout)
+	if (request == NULL)
 		return -EINVAL;
-	return 0;
-}
-
-static bool
-request_move(struct request *request, enum state from, enum state to)
-{
-	return a64_cas_seq(&request->word, MAGIC | from, MAGIC | to);
-}
-
-/* It is in use: there is no upgrade of what it reads. */
-static int
-error_of_use(struct request *request)
-{
-	return request->flags & HAS_READS &&
-		word_state(a64_load_acquire(&request->word)) == STATE_GRANTED
-	    ? -ENOTSUP
-	    : -EBUSY;
-}
-
-/* begin_try has answered that, and left it as it is. */
-static bool
-is_in_use(int error)
-{
-	return error == -EBUSY || error == -ENOTSUP;
+	word = a64_load_acquire(&request->word);
+	if ((word & MAGIC_MASK) != MAGIC || request->checkout != checkout)
+		return -EINVAL;
+	return (int)word_state(word);
 }
 
 int
 grant_error(enum hwt_grant grant)
 {
-	switch (grant) {
-	case HWT_GRANTED:
-		return 0;
-	case HWT_GRANT_EXPIRED:
-		return -ETIMEDOUT;
-	case HWT_GRANT_CANCELLED:
-		return -ECANCELED;
-	case HWT_GRANT_RETIRED:
-		return -EIDRM;
-	default:
-		return -ESHUTDOWN;
-	}
+	static const int errors[] = {[HWT_GRANTED] = 0,
+	    [HWT_GRANT_EXPIRED] = -ETIMEDOUT,
+	    [HWT_GRANT_CANCELLED] = -ECANCELED,
+	    [HWT_GRANT_RETIRED] = -EIDRM,
+	    [HWT_GRANT_SHUT_DOWN] = -ESHUTDOWN};
+
+	return errors[grant];
 }
 
-/* Tries a request that is READY. */
+/* READY, it is tried. 0: it is granted; otherwise it is TRYING. */
 static int
-begin_try(struct request *request, struct object **refused)
+begin(struct request *request, int64_t *tried)
 {
-	enum hwt_grant grant;
-	int error;
-
-	if (!request_move(request, STATE_READY, STATE_TRYING))
-		return error_of_use(request);
-	request->held = 0;
-	request->refusals = 0;
-	*refused = &request->checkout->gate;
-	if (request->flags & PAUSES_ALL) {
-		error = pause_all_try(request);
-		if (error == 0)
-			request_store_granted(request);
-		return error;
-	}
 	if (request->count == 0)
 		return -EIDRM;
-	*refused = request_try(request);
-	if (*refused == NULL) {
-		request_store_granted(request);
-		return 0;
-	}
-	grant = refusal_of(*refused);
-	return grant != 0 ? grant_error(grant) : -EAGAIN;
-}
-
-/* Refused, and it does not wait. */
-static void
-end_try(struct request *request)
-{
-	request_drop(request);
-	if (request->refusals > 0 && request->flags & PAUSES_ALL)
-		pause_all_end(request->checkout);
-	request_store(request, STATE_READY);
+	request->held = 0;
+	request->refusals = 0;
+	request_store(request, STATE_TRYING);
+	*tried = request_try(request);
+	if (*tried != TRIED_ALL)
+		return grant_error(refusal_of(request, *tried));
+	request_store(request, STATE_GRANTED);
+	return 0;
 }
 
 int
-hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *request)
+hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *user)
 {
-	struct request *tried = (struct request *)request;
-	struct object *refused;
-	struct queue queue;
-	int error = enter_request(checkout, tried);
+	struct request *request = (struct request *)user;
+	int state = enter(checkout, request), error;
+	int64_t tried = TRIED_ALL;
 
-	if (error != 0)
-		return error;
-	queue_begin(&queue);
-	error = begin_try(tried, &refused);
-	if (error != 0 && !is_in_use(error))
-		end_try(tried);
-	queue_end(&queue);
+	if (state != STATE_READY)
+		return state < 0 ? state : -EBUSY;
+	error = begin(request, &tried);
+	if (tried != TRIED_ALL) {
+		request_abandon(request);
+		if (error == 0)
+			error = -EAGAIN;
+	}
+	queue_run();
 	return error;
 }
 
-/* Whoever retired an object before the request was listed did not find it:
- * then it is ended here, and does not wait for another one before. */
-static struct object *
-first_retired(const struct request *request, struct object *refused)
-{
-	uint32_t i;
-
-	for (i = 0; i < request->count; i++) {
-		if (a64_load_acquire(&object_at(request, i)->word) & RETIRED)
-			return object_at(request, i);
-	}
-	return refused;
-}
-
-/* blocked: NULL, or this thread's; mutex: NULL, or the caller's. */
+/* blocked: NULL, or this thread's. 1: it waits, or has ended since. */
 static int
-acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked,
-    pthread_mutex_t *mutex)
+acquire(struct request *request, uint64_t delay_ns, struct blocked *blocked)
 {
-	struct object *refused;
-	struct queue queue;
-	int error;
+	int64_t tried = TRIED_ALL;
+	int error = begin(request, &tried);
 
-	queue_begin(&queue);
-	error = begin_try(request, &refused);
-	if (error == -EAGAIN && blocked != NULL && mutex == NULL) {
-		refused = request_try_long(request, refused);
-		if (refused == NULL) {
-			request_store_granted(request);
-			error = 0;
+	if (tried == TRIED_ALL)
+		return error;
+	if (blocked != NULL) {
+		tried = request_look(request, tried, LOOKS);
+		if (tried == TRIED_ALL) {
+			request_store(request, STATE_GRANTED);
+			return 0;
 		}
-	}
-	if (error == -EAGAIN) {
 		request->blocked = blocked;
-		error = request_enlist(request, delay_ns);
-		if (error == 0) {
-			request_settle(
-			    request, first_retired(request, refused));
-			error = 1;
-		}
+		request_change(request, 0, BLOCKING);
 	}
-	if (error < 0 && !is_in_use(error))
-		end_try(request);
-	/* No object is looked at any more, but as one that waits does. */
-	if (mutex != NULL)
-		(void)pthread_mutex_unlock(mutex);
-	queue_end(&queue);
-	return error;
+	if (error == 0)
+		error = request_begin(request, delay_ns);
+	if (error != 0) {
+		request_abandon(request);
+		return error;
+	}
+	request_go_on(request, tried);
+	return 1;
 }
 
 int
-hwt_checkout_acquire(struct hwt_checkout *checkout, struct hwt_request *request,
-    uint64_t delay_ns)
+hwt_checkout_acquire(
+    struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
 {
-	struct request *acquired = (struct request *)request;
-	int error = enter_request(checkout, acquired);
+	struct request *request = (struct request *)user;
+	int state = enter(checkout, request), result;
 
-	if (error != 0)
-		return error;
-	if (acquired->granted == NULL || !delay_is_valid(delay_ns))
-		return -EINVAL;
-	return acquire(acquired, delay_ns, NULL, NULL);
+	if (state < 0 || !delay_is_valid(delay_ns))
+		return state < 0 ? state : -EINVAL;
+	if (state != STATE_READY)
+		return -EBUSY;
+	result = acquire(request, delay_ns, NULL);
+	queue_run();
+	return result;
 }
 
-/* Woken, the thread tries its request itself. */
+/* Of a request that has begun to wait without a thread: this one waits now, or
+ * gets what was kept. 0: it waits. */
+static enum hwt_grant
+attach(struct request *request, struct blocked *blocked)
+{
+	enum hwt_grant grant;
+	uint64_t word;
+
+	request->blocked = blocked;
+	do {
+		/* E:request acquire */
+		word = a64_load_acquire(&request->word);
+		if (word & KEPT) {
+			grant = word_outcome(word);
+			request_store(request,
+			    grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
+			return grant;
+		}
+		/* E:request release: of blocked */
+	} while (!a64_cas_seq(&request->word, word, word | BLOCKING));
+	return (enum hwt_grant)0;
+}
+
+/* Sleeps, and tries the request when it was woken for that. */
 static enum hwt_grant
 await_grant(struct request *request, struct blocked *blocked)
 {
@@ -199,107 +156,69 @@ await_grant(struct request *request, struct blocked *blocked)
 		blocked->woken = false;
 		(void)pthread_mutex_unlock(&blocked->lock);
 		if (woken)
-			request_resume(request);
+			request_resume(request, LOOKS);
+		queue_run();
 	} while (grant == 0);
 	return grant;
 }
 
-static int
-enter_blocking(const struct hwt_checkout *checkout,
-    const struct request *request, uint64_t delay_ns)
+int
+hwt_checkout_acquire_wait(
+    struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
 {
-	int error = enter_request(checkout, request);
-
-	if (error != 0)
-		return error;
-	if (!delay_is_valid(delay_ns))
-		return -EINVAL;
-	return queue_in_granted() ? -EDEADLK : 0;
-}
-
-static int
-acquire_wait(struct request *request, uint64_t delay_ns, pthread_mutex_t *mutex)
-{
+	struct request *request = (struct request *)user;
 	struct blocked blocked = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	    .told = PTHREAD_COND_INITIALIZER};
-	int result = acquire(request, delay_ns, &blocked, mutex);
+	int state = enter(checkout, request), result = 1;
+	enum hwt_grant grant = 0;
 
+	if (state < 0 || !delay_is_valid(delay_ns))
+		return state < 0 ? state : -EINVAL;
+	if (checkout_queue.in_granted)
+		return -EDEADLK;
+	if (state == STATE_READY) {
+		result = acquire(request, delay_ns, &blocked);
+		queue_run();
+	} else if (state == STATE_GRANTED || request->granted != NULL ||
+	    a64_load_acquire(&request->word) & BLOCKING) {
+		return -EBUSY;
+	} else {
+		grant = attach(request, &blocked);
+	}
 	if (result != 1)
 		return result;
-	result = grant_error(await_grant(request, &blocked));
+	if (grant == 0)
+		grant = await_grant(request, &blocked);
 	(void)pthread_cond_destroy(&blocked.told);
 	(void)pthread_mutex_destroy(&blocked.lock);
-	return result;
+	return grant_error(grant);
 }
 
 int
-hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
-    struct hwt_request *request, uint64_t delay_ns)
+hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *user)
 {
-	struct request *acquired = (struct request *)request;
-	int error = enter_blocking(checkout, acquired, delay_ns);
+	struct request *request = (struct request *)user;
+	int state = enter(checkout, request);
 
-	return error != 0 ? error : acquire_wait(acquired, delay_ns, NULL);
-}
-
-int
-hwt_checkout_acquire_wait_unlock(struct hwt_checkout *checkout,
-    struct hwt_request *request, uint64_t delay_ns, pthread_mutex_t *mutex)
-{
-	struct request *acquired = (struct request *)request;
-	int error;
-
-	if (mutex == NULL)
-		return -EINVAL;
-	error = enter_blocking(checkout, acquired, delay_ns);
-	if (error == 0)
-		return acquire_wait(acquired, delay_ns, mutex);
-	(void)pthread_mutex_unlock(mutex);
-	return error;
-}
-
-int
-hwt_request_run(struct hwt_checkout *checkout, struct hwt_request *request)
-{
-	struct request *handed = (struct request *)request;
-	int error = enter_request(checkout, handed);
-
-	return error != 0 ? error : request_run(handed, 0);
-}
-
-int
-hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *request)
-{
-	struct request *released = (struct request *)request;
-	struct queue queue;
-	int error = enter_request(checkout, released);
-
-	if (error != 0)
-		return error;
-	if (!request_move(released, STATE_GRANTED, STATE_ENDED))
-		return -ENOENT;
-	request_unlist_granted(released);
-	queue_begin(&queue);
-	if (released->flags & PAUSES_ALL)
-		pause_all_end(checkout);
-	else
-		request_give(released, 1);
-	request_store(released, STATE_READY);
-	queue_end(&queue);
+	if (state != STATE_GRANTED)
+		return state < 0 ? state : -ENOENT;
+	request_store(request, STATE_READY);
+	while (request->held > 0)
+		object_give(request, --request->held);
+	out_end(checkout, request, 1);
+	queue_run();
 	return 0;
 }
 
 int
-hwt_checkout_cancel(struct hwt_checkout *checkout, struct hwt_request *request)
+hwt_checkout_cancel(struct hwt_checkout *checkout, struct hwt_request *user)
 {
-	struct request *cancelled = (struct request *)request;
-	struct queue queue;
-	int error = enter_request(checkout, cancelled);
+	struct request *request = (struct request *)user;
+	int result = enter(checkout, request);
 
-	if (error != 0)
-		return error;
-	queue_begin(&queue);
-	error = request_stop(cancelled, HWT_GRANT_CANCELLED);
-	queue_end(&queue);
-	return error;
+	if (result < 0)
+		return result;
+	result = request_end(request, HWT_GRANT_CANCELLED);
+	queue_run();
+	return result;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making, shutting down and freeing a checkout. */
+/* Making, shutting down and freeing a checkout, and its counters. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "checkout.h"
 #include "sys/pause.h"
@@ -16,7 +14,7 @@ _Static_assert(sizeof(struct request) <= sizeof(struct hwt_request),
     "a request fits into the user's memory");
 _Static_assert(sizeof(struct object) == sizeof(struct hwt_object),
     "an object fits into the user's memory");
-_Static_assert(sizeof(struct object_group) == sizeof(struct hwt_group),
+_Static_assert(sizeof(struct group) == sizeof(struct hwt_group),
     "a group fits into the user's memory");
 _Static_assert(sizeof(struct request_item) == sizeof(struct hwt_item),
     "an item is what the user writes");
@@ -24,11 +22,8 @@ _Static_assert(sizeof(struct request_item) == sizeof(struct hwt_item),
 static bool
 options_are_valid(const struct hwt_checkout_options *options)
 {
-	if (options->executor != NULL && options->executor->execute == NULL)
-		return false;
 	return options->shards <= SHARDS_MAX &&
 	    (options->shards & (options->shards - 1)) == 0 &&
-	    name_is_short(options->name) && options->list_grants <= 1 &&
 	    (options->hold_after <= UINT8_MAX ||
 		options->hold_after == HWT_CHECKOUT_NEVER) &&
 	    RESERVED_IS_ZERO(options);
@@ -37,12 +32,6 @@ options_are_valid(const struct hwt_checkout_options *options)
 static void
 free_checkout(struct hwt_checkout *checkout)
 {
-	struct group_slots *slots;
-
-	while ((slots = checkout->slots) != NULL) {
-		checkout->slots = slots->next;
-		free(slots);
-	}
 	free(checkout->shards);
 	free(checkout);
 }
@@ -55,7 +44,7 @@ new_checkout(uint32_t shards)
 
 	if (made == NULL)
 		return NULL;
-	made->shards = alloc_lines(shards * sizeof(struct checkout_shard));
+	made->shards = alloc_lines(shards * sizeof(struct shard));
 	if (made->shards == NULL) {
 		free_checkout(made);
 		return NULL;
@@ -69,8 +58,6 @@ new_checkout(uint32_t shards)
 		    (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	return made;
 }
-
-static a64_t last_serial;
 
 int
 hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
@@ -90,11 +77,6 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 	if (made == NULL)
 		return -ENOMEM;
 	made->timer = timer;
-	if (options->executor != NULL)
-		made->executor = *options->executor;
-	name_copy(made->name, options->name, "checkout");
-	made->serial = a64_add_seq(&last_serial, 1) + 1;
-	made->lists_grants = options->list_grants != 0;
 	made->hold_after =
 	    options->hold_after != 0 ? options->hold_after : HOLD_AFTER_DEFAULT;
 	*checkout = made;
@@ -104,16 +86,14 @@ hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
 int
 hwt_checkout_shutdown(struct hwt_checkout *checkout)
 {
-	struct queue queue;
 	int error = checkout_enter(checkout);
 
 	if (error != 0)
 		return error;
-	queue_begin(&queue);
 	a64_or_seq(&checkout->gate.word, RETIRED);
 	pause_notify(checkout);
-	(void)requests_stop(checkout, NULL, HWT_GRANT_SHUT_DOWN);
-	queue_end(&queue);
+	requests_stop(checkout, NULL, HWT_GRANT_SHUT_DOWN);
+	queue_run();
 	return 0;
 }
 
@@ -129,23 +109,23 @@ destroy_locks(struct hwt_checkout *checkout)
 }
 
 static uint64_t
-waiting_now(const struct hwt_checkout *checkout)
+count_waiting(const struct hwt_checkout *checkout)
 {
-	struct checkout_shard *shard = checkout->shards;
+	struct shard *shard = checkout->shards;
 	uint64_t waiting = 0;
 
 	for (; shard < checkout->shards + checkout->shard_count; shard++) {
-		checkout_shard_lock(shard);
+		shard_lock(shard);
 		waiting += shard->waiting;
-		checkout_shard_unlock(shard);
+		shard_unlock(shard);
 	}
 	return waiting;
 }
 
 /* When every granted has returned: nothing is out, nothing waits. A granted may
- * acquire, and what waits is counted in flight before it is not waiting any
- * more, both before it is not busy: so they are read in the other order, and
- * what was read while something was busy is no proof of rest. */
+ * acquire, and what waits is counted as out before it is not waiting any more,
+ * both before it is not busy: so they are read in the other order, and what was
+ * read while something was busy is no proof of rest. */
 static bool
 is_unused(const struct hwt_checkout *checkout)
 {
@@ -154,26 +134,12 @@ is_unused(const struct hwt_checkout *checkout)
 
 	do {
 		quiet = a64_load_seq(&checkout->busy) == 0;
-		if (waiting_now(checkout) != 0 ||
-		    a64_load_seq(&checkout->handed) != 0 ||
-		    count_in_flight(checkout) != 0)
+		if (count_waiting(checkout) != 0 || count_out(checkout) != 0)
 			return false;
 		if (!quiet)
 			yield_or_pause(&tries);
 	} while (!quiet);
 	return true;
-}
-
-/* A request has the pause. */
-static bool
-pause_is_out(struct hwt_checkout *checkout)
-{
-	bool out;
-
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	out = checkout->paused && checkout->pause_is_told;
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	return out;
 }
 
 int
@@ -185,11 +151,71 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 		free_checkout(checkout);
 		return 0;
 	}
-	if (queue_in_granted())
+	if (checkout_queue.in_granted)
 		return -EDEADLK;
-	if (!is_unused(checkout) || pause_is_out(checkout))
+	if (!is_unused(checkout))
 		return -EBUSY;
 	destroy_locks(checkout);
 	free_checkout(checkout);
+	return 0;
+}
+
+/* Counters. */
+
+static void
+add_waits(struct hwt_checkout_stats *stats, const struct waits *waits)
+{
+	unsigned k;
+
+	stats->wait_ns_sum += waits->sum_ns;
+	if (waits->max_ns > stats->wait_ns_max)
+		stats->wait_ns_max = waits->max_ns;
+	for (k = 0; k < WAIT_ELEMENTS; k++)
+		stats->wait_ns_histogram[k] += waits->histogram[k];
+}
+
+/* With the lock held. */
+static void
+add_shard(struct hwt_checkout_stats *stats, const struct shard *shard)
+{
+	uint64_t word = a64_load_seq(&shard->out);
+
+	stats->out += word & OUT_MASK;
+	stats->released += (word >> OUT_BITS) +
+	    (a64_load_relaxed(&shard->released_high) << OUT_BITS);
+	stats->waiting += shard->waiting;
+	stats->waited += shard->waited;
+	stats->woken += shard->woken;
+	stats->expired += shard->ended[HWT_GRANT_EXPIRED];
+	stats->cancelled += shard->ended[HWT_GRANT_CANCELLED];
+	stats->retired += shard->ended[HWT_GRANT_RETIRED];
+	stats->shut_down += shard->ended[HWT_GRANT_SHUT_DOWN];
+	add_waits(stats, &shard->waits);
+}
+
+int
+hwt_checkout_read_stats(
+    const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats)
+{
+	uint64_t since_ns = UINT64_MAX, now_ns;
+	int error = checkout_enter(checkout);
+	struct shard *shard;
+
+	if (error != 0 || stats == NULL)
+		return error != 0 ? error : -EINVAL;
+	memset(stats, 0, sizeof(*stats));
+	for (shard = checkout->shards;
+	     shard < checkout->shards + checkout->shard_count; shard++) {
+		shard_lock(shard);
+		add_shard(stats, shard);
+		if (shard->list != NULL && shard->list->since_ns < since_ns)
+			since_ns = shard->list->since_ns;
+		shard_unlock(shard);
+	}
+	now_ns = checkout_now(checkout);
+	if (since_ns < now_ns)
+		stats->longest_wait_ns = now_ns - since_ns;
+	stats->granted = stats->out + stats->released;
+	stats->pauses = a64_load_relaxed(&checkout->pauses);
 	return 0;
 }

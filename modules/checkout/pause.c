@@ -1,12 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pausing a whole checkout: the calls. gate.c says how it is found that nothing
- * is out. */
+/*
+ * A pause: nothing is out, and nothing is granted until it is over.
+ *
+ * The gate is an object that the pause holds. What is granted is counted by the
+ * shard of the request. Only the pauser declares the pause, from the sum of
+ * these counts, each of which it reads after it has closed the gate:
+ *
+ *   E:pause  a grant                         the pauser
+ *            (A1) count up                   (B1) close the gate
+ *            (A2) read the gate; if it is    (B2) read the counts; if all are
+ *                 closed, count down,             0, nothing is out
+ *                 wait at the gate
+ *
+ *   Forbidden: A2 finds the gate open, and B2 a count without this grant. All
+ *   four are seq. A count that is not 0 may be of a grant that is being taken
+ *   back, so whoever counts down and finds the gate closed wakes the pauser.
+ *   And what a holder wrote: release by counting down, acquire by B2.
+ */
 #include <errno.h>
 
 #include "checkout.h"
 
-/* A call of hwt_checkout_pause; another may begin before its timeout has ended,
- * when another thread resumes. */
+bool
+out_begin(struct hwt_checkout *checkout, const void *at)
+{
+	(void)a64_add_seq(&shard_of(checkout, at)->out, 1);
+	/* E:pause fence: (A1), (A2) */
+	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
+		return true;
+	out_end(checkout, at, 0);
+	return false;
+}
+
+void
+out_end(struct hwt_checkout *checkout, const void *at, uint64_t released)
+{
+	struct shard *shard = shard_of(checkout, at);
+	/* E:pause release */
+	uint64_t before = a64_add_seq(&shard->out, released * RELEASED_ONE - 1);
+
+	if (released != 0 && before >> OUT_BITS == OUT_MASK)
+		(void)a64_add_seq(&shard->released_high, 1);
+	if (a64_load_seq(&checkout->gate.word) & IN_USE)
+		pause_notify(checkout);
+}
+
+uint64_t
+count_out(const struct hwt_checkout *checkout)
+{
+	uint64_t out = 0;
+	uint32_t i;
+
+	for (i = 0; i < checkout->shard_count; i++)
+		out += a64_load_seq(&checkout->shards[i].out) & OUT_MASK;
+	return out;
+}
+
+void
+pause_notify(struct hwt_checkout *checkout)
+{
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	(void)pthread_cond_signal(&checkout->came_back);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+}
+
 struct pauser {
 	struct hwt_checkout *checkout;
 	bool expired; /* under pause_lock */
@@ -25,10 +82,39 @@ pause_expire(hwt_timeout timeout, void *arg)
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
 }
 
-/* Closes the gate. */
-static int
-pause_begin(struct hwt_checkout *checkout, bool is_told)
+static void
+pause_end(struct hwt_checkout *checkout)
 {
+
+	gate_open(checkout);
+	(void)pthread_mutex_lock(&checkout->pause_lock);
+	checkout->pause_begun = false;
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	queue_run();
+}
+
+/* With pause_lock. */
+static int
+pause_await(struct pauser *pauser)
+{
+	struct hwt_checkout *checkout = pauser->checkout;
+
+	/* E:pause fence: (B2) */
+	while (count_out(checkout) != 0) {
+		if (is_shut_down(checkout))
+			return -ESHUTDOWN;
+		if (pauser->expired)
+			return -ETIMEDOUT;
+		(void)pthread_cond_wait(
+		    &checkout->came_back, &checkout->pause_lock);
+	}
+	return 0;
+}
+
+static int
+pause_within(struct pauser *pauser)
+{
+	struct hwt_checkout *checkout = pauser->checkout;
 	int error = 0;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
@@ -36,75 +122,19 @@ pause_begin(struct hwt_checkout *checkout, bool is_told)
 		error = -ESHUTDOWN;
 	else if (checkout->pause_begun)
 		error = -EALREADY;
-	if (error == 0) {
-		checkout->pause_begun = true;
-		checkout->pause_is_told = is_told;
-		/* E:pause fence: close the gate, then read in_flight. */
-		a64_or_seq(&checkout->gate.word, IN_USE);
-	}
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	if (error == 0)
-		requests_let_go(checkout);
-	return error;
-}
-
-/* Until nothing is out. */
-static int
-pause_await(const struct pauser *pauser)
-{
-	struct hwt_checkout *checkout = pauser->checkout;
-	bool paused;
-
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	paused = pause_declare(checkout);
-	while (!paused && !pauser->expired && !is_shut_down(checkout)) {
-		(void)pthread_cond_wait(
-		    &checkout->came_back, &checkout->pause_lock);
-		paused = pause_declare(checkout);
-	}
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	if (!paused)
-		return is_shut_down(checkout) ? -ESHUTDOWN : -ETIMEDOUT;
-	return 0;
-}
-
-static void
-pause_end(struct hwt_checkout *checkout)
-{
-	struct queue queue;
-
-	queue_begin(&queue);
-	pause_open(checkout);
-	queue_end(&queue);
-}
-
-int
-pause_all_try(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-	int error = pause_begin(checkout, true);
-	bool paused;
-
-	if (error != 0)
+	if (error != 0) {
+		(void)pthread_mutex_unlock(&checkout->pause_lock);
 		return error;
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	paused = pause_declare(checkout);
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	/* Now the pause is its own, to be ended. */
-	request->refusals = 1;
-	return paused ? 0 : -EAGAIN;
-}
-
-static int
-pause_within(struct pauser *pauser)
-{
-	int error = pause_begin(pauser->checkout, false);
-
-	if (error != 0)
-		return error;
+	}
+	checkout->pause_begun = true;
+	/* E:pause fence: (B1) */
+	a64_or_seq(&checkout->gate.word, IN_USE);
 	error = pause_await(pauser);
+	checkout->paused = error == 0;
+	a64_count(&checkout->pauses, error == 0);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (error != 0)
-		pause_end(pauser->checkout);
+		pause_end(checkout);
 	return error;
 }
 
@@ -120,7 +150,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return error;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (queue_in_granted())
+	if (checkout_queue.in_granted)
 		return -EDEADLK;
 	/* First, so that a pause that cannot be closes no gate. */
 	if (armed)
@@ -144,7 +174,7 @@ hwt_checkout_resume(struct hwt_checkout *checkout)
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	if (!checkout->pause_begun)
 		error = -EALREADY;
-	else if (!checkout->paused || checkout->pause_is_told)
+	else if (!checkout->paused)
 		error = -EBUSY;
 	else
 		checkout->paused = false;

@@ -3,683 +3,626 @@
  * The life of a request: trying it, waiting, ending, and what a thread has to
  * do before its call returns.
  *
- *               acquire                    all objects were free
- *     READY ------------> TRYING ---------------------------------> GRANTED
- *       ^                |      ^                                     |
- *       |    one refused |      | queue_end                           |
- *       |                v      |                                     |
- *       |             WAITING -> WOKEN      release                   |
- *       |                |       object_give, gate_open               |
- *       |    deadline,   v                                            |
- *       +<---cancel--- ENDED <----------------------------------------+
+ *              acquire            all objects were free        deliver
+ *     READY ------------> TRYING -----------------------> ENDED ------> GRANTED
+ *       ^                | ^   ^ \__________________________________/   |
+ *       |    object_wait | |   |      at the first try, by the caller   |
+ *       |                v |   | request_start                          |
+ *       |            WAITING -> WOKEN                                   |
+ *       |              serve, gate_open                                 |
+ *       +<------------- ENDED <- TRYING <- WAITING: request_end         |
+ *       ^   deliver                                       release       |
+ *       +---------------------------------------------------------------+
  *
- * TRYING, WOKEN and ENDED belong to one thread. A request is tried in ascending
- * order of its objects. If one refuses, those it has got are released first,
- * which wakes whoever waits for them, and then it waits for that one; if that
- * is free by then, it is tried again.
+ * TRYING, WOKEN and ENDED belong to one thread: all fields but the word, the
+ * links and linked are that owner's. A request is tried in ascending order of
+ * its objects, without waiting for any. If one refuses, those it has got are
+ * given back first, in reverse, which serves who waits for them as a release
+ * does; then it waits for that one. Whether that still refuses is asked under
+ * the lock, and WAITERS is set in the same word by the same compare-and-swap
+ * (E:wait): no release is missed.
  *
  * OUTCOME. A deadline, a cancel, a retirement or a shutdown ends what is
- * WAITING. In what is WOKEN or TRYING it leaves the outcome as a mark. The mark
- * of a WOKEN one stands; that of a TRYING one counts when the try has failed.
- * The first mark stays.
+ * WAITING: whoever makes it TRYING is its owner. In what is WOKEN or TRYING it
+ * leaves the outcome as a mark. The mark of a WOKEN one stands; that of a
+ * TRYING one counts when the try has failed, also if the request was about to
+ * wait. The first mark stays.
  *
- * BATON. WOKEN for an object, at, a request has BATON. When the try is refused
- *   by at            it keeps the baton, and is the next waiter again;
- *   by a later one   at was taken and released, which woke the next one;
- *   by an earlier one, or the gate, or it ends without a try:
- *                    it hands on: if at is free, the next waiter is woken.
+ * WAKING. Whoever gives an object back serves its list (object.c). A request
+ * that wants nothing else, and has no thread, is handed the object, given, and
+ * is tried by the thread that served: the object itself is the wake-up. One
+ * whose thread sleeps is woken with nothing but the BATON: the object would be
+ * out until that thread runs, which takes as long as a thousand short holds. So
+ * is a set that does not keep what it has got: of sets that were handed objects
+ * each could have what another one wants. With the baton it
+ *     takes the object:          that it gives back later, and so serves;
+ *     is refused by the object:  it waits there again, at its place, and the
+ *                                baton is over in the word that says so;
+ *     is refused by another one, or ends: it hands on, which serves the list.
+ * Refused hold_after times, a request is handed the object, too. Then nobody
+ * who comes later can take it before.
+ *
+ * IN ORDER. A request refused hold_after times also keeps what it has got
+ * while it waits for the next object: all come before that one in order. So
+ * whoever has the last object of all that are kept does not wait for another
+ * one that is kept, and each is granted if what is granted is released.
+ *
+ * EACH PAIR THAT MEETS
+ *   release, and a request about to wait    E:wait: the compare-and-swap that
+ *                  sets WAITERS fails if the object was given back before; if
+ *                  after, whoever gives it finds WAITERS.
+ *   release, deadline or cancel    serve makes it WOKEN, or request_end makes
+ *                  it TRYING, by compare-and-swap from WAITING. If serve comes
+ *                  late, it takes it out of the list and serves the next. If
+ *                  request_end does, its mark ends the request before its try;
+ *                  what it was given, or the baton, goes on to the next.
+ *   deadline, and the first of a list    what it kept from others behind it, a
+ *                  writer from readers, is served by object_leave.
+ *   deadline, and the end of its wait    THE TIMEOUT'S TASK, below.
+ *   baton, and release    while WOKEN is set, nobody is served. Who holds the
+ *                  baton ends it by one of the three ways above, all of which
+ *                  look at the word after that.
+ *   pause, and a grant    E:pause, in pause.c. A request that has all objects
+ *                  is counted, and then reads the gate. If that is closed, it
+ *                  gives all back and waits at the gate. What one that waits
+ *                  for an object keeps is not granted, and so not out.
+ *   resume, and a request about to wait at the gate    both under its lock.
+ *   retirement, and a wait for another object of the set    a request is listed
+ *                  by its shard from before it waits until nobody uses its
+ *                  objects for it any more. requests_stop finds it there:
+ *                  WAITING, it ends it; WOKEN, it leaves a mark, which stands,
+ *                  and GONE, if its at is retired; TRYING, it waits until it is
+ *                  not: a try is short, and calls no user code.
+ *   shutdown, and a wait that begins    the gate is RETIRED before the lists
+ *                  are searched, and who lists a request looks at the gate
+ *                  under the same lock.
  *
  * THE TIMEOUT'S TASK may come while the wait ends otherwise, and the request is
  * the caller's memory. ARMED says that the task may still use it. Whoever ends
  * the wait cancels the timeout. If its task has begun, he leaves LATE, unless
  * ARMED has gone; the task clears ARMED by its only change of the word, and if
  * it finds LATE, it carries the outcome out. So granted is called when nobody
- * else uses the request, and neither thread waits for the other.
+ * else uses the request, and neither thread waits for the other. A timer that
+ * was stopped has no such task: hwt_cancel says so.
  *
  * QUEUE. What a call wakes or ends goes to the thread's queue, and is tried, or
  * its granted called, before the outermost call returns: so without a lock, and
  * a chain of grants takes no stack.
  *
- * BLOCKING. A request whose thread waits is tried by that thread: a call that
- * has woken it hands it over. If another thread got the objects for it, they
- * would be out while it sleeps, and whoever meets them then would go to sleep
- * as well. For the same reason, and since most holds are shorter than a sleep,
- * such a thread looks at the object that refused for some microseconds before
- * it waits. Meanwhile its request is TRYING and holds nothing. One that is
- * served in order does not look: it is handed the object anyway.
- *
- * AN EXECUTOR gets a request that has ended or was granted as HANDED: nobody
- * else changes it, and whoever makes it ENDED again calls granted. Its objects
- * are out meanwhile, if it was granted.
+ * A THREAD begins its wait in hwt_checkout_acquire, if its request has no
+ * granted, or in hwt_checkout_acquire_wait; BLOCKING says that it sleeps, or is
+ * about to. What ends before that is KEPT.
  *
  * LAST ACCESS. busy counts requests from the beginning of their waits until
  * granted has returned; it is the last that is touched of the checkout.
- * hwt_checkout_destroy waits for it. In a retirement, no request that is WOKEN
- * has the object as its baton, and no TRYING one has the object in its set,
- * when its memory becomes the user's.
- *
- * PAUSE. What waits and keeps objects would delay a pause, for ever if it waits
- * for a group without members. So a pause has it release them, and wait for the
- * end of the pause:
- *
- *        waits, and keeps                     pauses
- *        ----------------                     ------
- *   (A1) become WAITING, with KEEPS      (B1) close the gate
- *   (A2) read the gate; if it is         (B2) wake what is WAITING with KEEPS
- *        closed, wait no more
- *
- *   Forbidden: A2 finds the gate open, and B2 does not find what waits.
- *
- * A request that pauses all, PAUSES_ALL, has no objects: see gate.c.
+ * hwt_checkout_destroy waits for it.
  *
  * EDGES
- *   E:keep    the drawing above.
+ *   E:wait    above: a word that refuses gets WAITERS, by compare-and-swap;
+ *             whoever gives the object back changes the same word.
+ *   E:pause   drawn in pause.c
  *   E:request what the owner wrote into the request: release by giving it up,
  *             acquire by the next owner. All changes of the word are
  *             read-modify-writes, but for the owner's last one.
- *   E:pause   in_flight is counted up, then the gate is read; a pause closes
- *             the gate, then reads in_flight. One of them sees the other. One
- *             to which an object is handed over is counted up at once, and
- *             reads the gate before it takes the next one. And
- *             what a holder wrote: release by counting down, acquire by reading
- *             in_flight.
+ *   E:object  what a holder wrote: release by giving the object back, acquire
+ *             by taking it.
  */
 #include <errno.h>
-#include <stddef.h>
 
 #include "checkout.h"
+#include "sys/pause.h"
 
-/* Of a thread, at an object that refused, before it sleeps. */
-#ifndef LOOKS
-#define LOOKS 100u
-#endif
+_Thread_local struct queue checkout_queue;
 
 void
-request_store_granted(struct request *request)
+queue_add(struct request *request)
 {
-	struct hwt_checkout *checkout = request->checkout;
-	struct checkout_shard *shard = request_shard(request);
+	struct queue *queue = &checkout_queue;
 
-	if (checkout->lists_grants) {
-		request->since_ns = checkout_now(checkout);
-		checkout_shard_lock(shard);
-		ring_add(&shard->granted, request);
-		checkout_shard_unlock(shard);
-	}
-	request_store(request, STATE_GRANTED);
+	request->next = NULL;
+	if (queue->first == NULL)
+		queue->first = request;
+	else
+		queue->last->next = request;
+	queue->last = request;
 }
 
-void
-request_unlist_granted(struct request *request)
+static inline void
+stall(void)
 {
-	struct checkout_shard *shard = request_shard(request);
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#endif
+}
 
-	if (!request->checkout->lists_grants)
-		return;
-	checkout_shard_lock(shard);
-	ring_remove(&shard->granted, request);
-	checkout_shard_unlock(shard);
+/* The word. */
+
+void
+request_change(struct request *request, uint64_t clear, uint64_t set)
+{
+	uint64_t word;
+
+	do
+		word = a64_load_acquire(&request->word);
+	while (!a64_cas_seq(&request->word, word, (word & ~clear) | set));
+}
+
+uint64_t
+request_wake(struct request *request)
+{
+	uint64_t word;
+
+	do {
+		/* E:request acquire */
+		word = a64_load_acquire(&request->word);
+		if (word_state(word) != STATE_WAITING)
+			return 0;
+	} while (!a64_cas_seq(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN));
+	return word;
+}
+
+bool
+request_enter_wait(struct request *request)
+{
+	uint64_t word;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		if (word & OUTCOME_MASK)
+			return false;
+		/* E:request release */
+	} while (!a64_cas_seq(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_WAITING));
+	return true;
 }
 
 /* Trying. */
 
-void
-request_give(struct request *request, uint64_t grants)
+static void
+give_back(struct request *request, bool keep)
 {
-	struct hwt_checkout *checkout = request->checkout;
-	struct checkout_shard *shard = request_shard(request);
-	uint64_t in_flight;
-
-	while (request->held > 0) {
-		request->held--;
-		object_give(request, request->held);
+	if (request->given) {
+		request->given = false;
+		object_give(request, request->at_index);
 	}
-	/* E:pause release */
-	in_flight = a64_add_seq(&shard->in_flight, grants * RELEASED_ONE - 1);
-	if (grants != 0 && in_flight >> IN_FLIGHT_BITS == IN_FLIGHT_MASK)
-		(void)a64_add_seq(&shard->released_high, 1);
-	if (a64_load_seq(&checkout->gate.word) & IN_USE)
-		pause_notify(checkout);
-}
-
-void
-request_drop(struct request *request)
-{
-	if (request->held == 0)
-		return;
-	(void)a64_add_seq(&request_shard(request)->holding, UINT64_MAX);
-	request_give(request, 0);
-}
-
-/* The first object that refuses, or NULL. */
-static struct object *
-take_all(struct request *request)
-{
-	for (; request->held < request->count; request->held++) {
-		if (!object_take(request, request->held))
-			return object_at(request, request->held);
-	}
-	return NULL;
+	while (request->held > 0 && !keep)
+		object_give(request, --request->held);
 }
 
 static bool
-may_hold(struct request *request, const struct object *refused)
+is_closed(struct hwt_checkout *checkout)
 {
-	if (refused == &request->checkout->gate)
+	return a64_load_seq(&checkout->gate.word) & (IN_USE | RETIRED);
+}
+
+static int64_t
+take_all(struct request *request)
+{
+	if (is_closed(request->checkout))
+		return TRIED_GATE;
+	for (; request->held < request->count; request->held++) {
+		if (request->given && request->at_index == request->held)
+			request->given = false;
+		else if (!object_take(request, request->held))
+			return request->held;
+	}
+	return out_begin(request->checkout, request) ? TRIED_ALL : TRIED_GATE;
+}
+
+/* In order, refused by an object. */
+static bool
+may_keep(struct request *request, int64_t tried)
+{
+	if (tried == TRIED_GATE)
 		return false;
 	if (request->refusals < UINT8_MAX)
 		request->refusals++;
-	return request->held > 0 && request_is_in_order(request);
+	return request_is_in_order(request);
 }
 
-/* Refused by that; NULL: it ends without a try. */
-static void
-settle_baton(struct request *request, const struct object *refused)
-{
-	struct object *at;
-
-	if (!(a64_load_acquire(&request->word) & BATON))
-		return;
-	at = aptr_load_acquire(&request->at);
-	if (at == refused)
-		return;
-	if (refused == NULL || refused == &request->checkout->gate ||
-	    object_precedes(refused, at))
-		object_hand_on(at);
-	request_change(request, BATON, 0);
-}
-
-static bool
-is_closed(const struct object *gate)
-{
-	return a64_load_seq(&gate->word) & (IN_USE | RETIRED);
-}
-
-/* False: not counted, as the gate is closed, so that what comes while a pause
- * begins does not delay it. What sees the gate open is counted, and looks
- * again. */
-static bool
-count_in(struct request *request)
-{
-	struct hwt_checkout *checkout = request->checkout;
-
-	if (request->held > 0) {
-		(void)a64_add_seq(&request_shard(request)->holding, UINT64_MAX);
-		return true;
-	}
-	if (is_closed(&checkout->gate))
-		return false;
-	(void)a64_add_seq(&request_shard(request)->in_flight, 1);
-	return true;
-}
-
-bool
-flight_begin(struct hwt_checkout *checkout, const void *at)
-{
-	(void)a64_add_seq(&checkout_shard_of(checkout, at)->in_flight, 1);
-	/* E:pause fence: count up, then read the gate. */
-	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
-		return true;
-	flight_end(checkout, at);
-	return false;
-}
-
-void
-flight_end(struct hwt_checkout *checkout, const void *at)
-{
-	/* E:pause release */
-	(void)a64_add_seq(
-	    &checkout_shard_of(checkout, at)->in_flight, UINT64_MAX);
-	if (a64_load_seq(&checkout->gate.word) & IN_USE)
-		pause_notify(checkout);
-}
-
-struct object *
+int64_t
 request_try(struct request *request)
 {
+	int64_t tried = take_all(request);
+
+	if (tried != TRIED_ALL)
+		give_back(request, may_keep(request, tried));
+	return tried;
+}
+
+enum hwt_grant
+refusal_of(const struct request *request, int64_t tried)
+{
+	if (tried == TRIED_ALL)
+		return HWT_GRANTED;
+	if (tried == TRIED_GATE)
+		return is_shut_down(request->checkout) ? HWT_GRANT_SHUT_DOWN
+						       : (enum hwt_grant)0;
+	return a64_load_acquire(
+		   &request_object(request, (uint32_t)tried)->word) &
+		RETIRED
+	    ? HWT_GRANT_RETIRED
+	    : (enum hwt_grant)0;
+}
+
+/* The list of those whose waits have begun. */
+
+static bool
+wait_begin(struct request *request)
+{
 	struct hwt_checkout *checkout = request->checkout;
-	struct object *refused = &checkout->gate;
+	struct shard *shard = shard_of(checkout, request);
+	bool open;
 
-	if (count_in(request)) {
-		/* E:pause fence: count up, then read the gate. */
-		if (!is_closed(refused))
-			refused = take_all(request);
-		if (refused == NULL)
-			return NULL;
-		if (may_hold(request, refused))
-			(void)a64_add_seq(&request_shard(request)->holding, 1);
-		else
-			request_give(request, 0);
+	request->since_ns = checkout_now(checkout);
+	request->ticket = (uint32_t)a64_add_seq(&checkout->tickets, 1);
+	(void)a64_add_seq(&checkout->busy, 1);
+	shard_lock(shard);
+	open = !is_shut_down(checkout);
+	if (open) {
+		if (shard->list == NULL)
+			shard->list = request->list_previous = request;
+		request->list_next = shard->list;
+		request->list_previous = shard->list->list_previous;
+		shard->list->list_previous->list_next = request;
+		shard->list->list_previous = request;
+		shard->waiting++;
+		shard->waited++;
 	}
-	settle_baton(request, refused);
-	return refused;
+	shard_unlock(shard);
+	if (!open)
+		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
+	return open;
 }
 
-/* A hint that this is a loop which waits. */
-static inline void
-stall(void)
+static void
+count_wait(struct shard *shard, enum hwt_grant grant, uint64_t waited_ns)
 {
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
+	struct waits *waits = &shard->waits;
+
+	shard->ended[grant]++;
+	waits->histogram[63 - __builtin_clzll(waited_ns | 1)]++;
+	waits->sum_ns += waited_ns;
+	if (waited_ns > waits->max_ns)
+		waits->max_ns = waited_ns;
 }
 
-struct object *
-request_try_long(struct request *request, struct object *refused)
+/* grant 0: it did not begin. */
+static void
+wait_end(struct request *request, enum hwt_grant grant)
 {
-	unsigned looks;
+	struct shard *shard = shard_of(request->checkout, request);
+	uint64_t now_ns = checkout_now(request->checkout);
 
-	for (looks = 0; looks < LOOKS && refused != NULL &&
-	     refused != &request->checkout->gate &&
-	     !request_is_in_order(request);
-	     looks++) {
-		if (object_may_be_had(refused, request))
-			refused = request_try(request);
-		else
-			stall();
-	}
-	return refused;
+	shard_lock(shard);
+	request->list_next->list_previous = request->list_previous;
+	request->list_previous->list_next = request->list_next;
+	if (request->list_next == request)
+		shard->list = NULL;
+	else if (shard->list == request)
+		shard->list = request->list_next;
+	shard->waiting--;
+	if (grant == 0)
+		shard->waited--;
+	else
+		count_wait(shard, grant, now_ns - request->since_ns);
+	shard_unlock(shard);
 }
 
 /* Ending. */
 
-int
-request_enlist(struct request *request, uint64_t delay_ns)
+/* False: the timeout's task carries the outcome out. */
+static bool
+disarm(struct request *request)
+{
+	uint64_t word = a64_load_acquire(&request->word);
+
+	if (!(word & ARMED))
+		return true;
+	/* -ENOENT: it has returned, or the timer was stopped before. */
+	if (hwt_cancel(request->checkout->timer, request->timeout) !=
+	    -EINPROGRESS)
+		return true;
+	do {
+		/* E:request acquire */
+		word = a64_load_acquire(&request->word);
+		if (!(word & ARMED))
+			return true;
+	} while (!a64_cas_seq(&request->word, word, word | LATE));
+	return false;
+}
+
+/* By its owner. Nobody uses its objects for it after wait_end. */
+static void
+request_finish(struct request *request, enum hwt_grant grant)
+{
+	if (grant != HWT_GRANTED)
+		give_back(request, false);
+	if (request->baton && !(a64_load_acquire(&request->word) & GONE))
+		object_hand_on(request);
+	wait_end(request, grant);
+	request_change(request, STATE_MASK | OUTCOME_MASK | GONE,
+	    STATE_ENDED | grant * OUTCOME_ONE);
+	if (disarm(request))
+		queue_add(request);
+}
+
+void
+blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant)
+{
+	(void)pthread_mutex_lock(&blocked->lock);
+	blocked->woken = woken;
+	blocked->grant = grant;
+	(void)pthread_cond_signal(&blocked->told);
+	(void)pthread_mutex_unlock(&blocked->lock);
+}
+
+/* Of one that has ended: it is the user's when granted is called. */
+static void
+deliver(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	uint64_t flags = (delay_ns != HWT_NEVER ? ARMED : 0) |
-	    (request->blocked != NULL ? BLOCKING : 0);
-	int error = 0;
+	uint64_t word = a64_load_acquire(&request->word);
+	enum hwt_grant grant = word_outcome(word);
+	hwt_granted *granted = request->granted;
+	enum state state = grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY;
+	struct blocked *blocked;
+	void *arg = request->arg;
 
-	if (flags != 0)
-		request_change(request, 0, flags);
-	*request_since(request) = checkout_now(checkout);
+	/* Its thread may come meanwhile; nobody else does. */
+	while (granted == NULL && !(word & (BLOCKING | KEPT))) {
+		/* E:request release */
+		if (a64_cas_seq(&request->word, word, word | KEPT))
+			word |= KEPT;
+		else
+			word = a64_load_acquire(&request->word);
+	}
+	if (word & BLOCKING) {
+		blocked = request->blocked;
+		request_store(request, state);
+		blocked_tell(blocked, false, grant);
+	} else if (!(word & KEPT)) {
+		request_store(request, state);
+		checkout_queue.in_granted = true;
+		granted((struct hwt_request *)request, arg, grant);
+		checkout_queue.in_granted = false;
+	}
+	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
+}
+
+void
+queue_drain(void)
+{
+	struct queue *queue = &checkout_queue;
+	struct request *request;
+
+	queue->runs = true;
+	while ((request = queue->first) != NULL) {
+		queue->first = request->next;
+		if (word_state(a64_load_acquire(&request->word)) == STATE_WOKEN)
+			request_resume(request, 0);
+		else
+			deliver(request);
+	}
+	queue->runs = false;
+}
+
+void
+request_go_on(struct request *request, int64_t tried)
+{
+	enum hwt_grant grant;
+
+	for (;;) {
+		grant = refusal_of(request, tried);
+		if (grant == 0)
+			grant = word_outcome(a64_load_acquire(&request->word));
+		if (grant != 0) {
+			request_finish(request, grant);
+			return;
+		}
+		if (request->baton && tried != request->at_index)
+			object_hand_on(request);
+		if (object_wait(request, tried))
+			return;
+		tried = request_try(request);
+	}
+}
+
+/* Most holds are shorter than a thread takes to sleep and wake up. These tries
+ * do not count. */
+int64_t
+request_look(struct request *request, int64_t tried, unsigned looks)
+{
+	uint8_t refusals = request->refusals;
+
+	for (; looks > 0 && tried >= 0 && !request_is_in_order(request);
+	     looks--) {
+		request->refusals = refusals;
+		if (object_refuses(request, (uint32_t)tried))
+			stall();
+		else
+			tried = request_try(request);
+	}
+	return tried;
+}
+
+void
+request_resume(struct request *request, unsigned looks)
+{
+	int64_t tried;
+	uint64_t word;
+
+	do
+		word = a64_load_acquire(&request->word);
+	while (!a64_cas_seq(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING));
+	if (word & OUTCOME_MASK) {
+		request_finish(request, word_outcome(word));
+		return;
+	}
+	tried = request_try(request);
+	tried = request_look(request, tried, looks);
+	request_go_on(request, tried);
+}
+
+int
+request_end(struct request *request, enum hwt_grant grant)
+{
+	uint64_t word, next;
+	enum state state;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		state = word_state(word);
+		if (state != STATE_TRYING && state != STATE_WAITING &&
+		    state != STATE_WOKEN)
+			return -ENOENT;
+		if (word & OUTCOME_MASK)
+			return -EINPROGRESS;
+		next = word | grant * OUTCOME_ONE;
+		if (state == STATE_WAITING)
+			next = (next & ~STATE_MASK) | STATE_TRYING;
+		/* E:request acquire */
+	} while (!a64_cas_seq(&request->word, word, next));
+	if (state != STATE_WAITING)
+		return state == STATE_WOKEN ? 0 : -EINPROGRESS;
+	object_leave(request);
+	request_finish(request, grant);
+	return 0;
+}
+
+/* The deadline. Its one change of the word is the last that it does with a
+ * request that others own. */
+static void
+expire(hwt_timeout timeout, void *arg)
+{
+	struct request *request = arg;
+	uint64_t word, next;
+	enum state state;
+
+	(void)timeout;
+	do {
+		word = a64_load_acquire(&request->word);
+		state = word_state(word);
+		next = word & ~(ARMED | LATE);
+		if (state != STATE_ENDED && !(word & OUTCOME_MASK))
+			next |= HWT_GRANT_EXPIRED * OUTCOME_ONE;
+		if (state == STATE_WAITING)
+			next = (next & ~STATE_MASK) | STATE_TRYING;
+	} while (!a64_cas_seq(&request->word, word, next));
+	if (word & LATE) {
+		queue_add(request);
+	} else if (state == STATE_WAITING) {
+		object_leave(request);
+		request_finish(request, HWT_GRANT_EXPIRED);
+	}
+	queue_run();
+}
+
+int
+request_begin(struct request *request, uint64_t delay_ns)
+{
+	int error;
+
 	if (!wait_begin(request))
 		return -ESHUTDOWN;
-	(void)a64_add_seq(&checkout->busy, 1);
-	if (delay_ns != HWT_NEVER) {
-		error = hwt_new_timeout(checkout->timer, &request->timeout,
-		    request_expire, request, delay_ns);
-	}
+	if (delay_ns == HWT_NEVER)
+		return 0;
+	request_change(request, 0, ARMED);
+	error = hwt_new_timeout(request->checkout->timer, &request->timeout,
+	    expire, request, delay_ns);
 	if (error != 0) {
-		wait_end(request, (enum hwt_grant)0, 0);
-		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
+		wait_end(request, (enum hwt_grant)0);
+		(void)a64_add_seq(&request->checkout->busy, UINT64_MAX);
 	}
 	return error;
 }
 
-/* For the owner: TRYING, or ENDED. */
-static void
-request_end(struct request *request, enum hwt_grant grant)
-{
-	if (grant != HWT_GRANTED) {
-		request_drop(request);
-		settle_baton(request, NULL);
-		if (request->flags & PAUSES_ALL)
-			pause_all_end(request->checkout);
-	}
-	request_finish(request, grant);
-}
-
-/* One that was WAITING. */
-static void
-request_end_wait(struct request *request, enum hwt_grant grant)
-{
-	if (request->flags & PAUSES_ALL)
-		pause_all_unlink(request);
-	else
-		object_unlink(request);
-	request_end(request, grant);
-}
-
 void
-request_settle(struct request *request, struct object *refused)
+request_abandon(struct request *request)
 {
-	enum hwt_grant grant = HWT_GRANTED;
-
-	if (request->flags & PAUSES_ALL) {
-		grant = pause_all_settle(request);
-		if (grant != 0)
-			request_end(request, grant);
-		return;
-	}
-	while (refused != NULL) {
-		grant = refusal_of(refused);
-		if (grant != 0)
-			break;
-		if (object_wait(refused, request))
-			return;
-		grant = word_grant(a64_load_acquire(&request->word));
-		if (grant != 0)
-			break;
-		grant = HWT_GRANTED;
-		refused = request_try(request);
-	}
-	request_end(request, grant);
+	give_back(request, false);
+	request_store(request, STATE_READY);
 }
 
-/* The word after a stop; the word itself, if there is nothing to stop. */
-static uint64_t
-word_stopped(uint64_t word, enum hwt_grant grant)
-{
-	switch (word_state(word)) {
-	case STATE_WAITING:
-		word = (word & ~STATE_MASK) | STATE_ENDED;
-		break;
-	case STATE_TRYING:
-	case STATE_WOKEN:
-		if (!(word & OUTCOME_MASK))
-			break;
-		return word;
-	default:
-		return word;
-	}
-	return word | grant * OUTCOME_ONE;
-}
-
-int
-request_stop(struct request *request, enum hwt_grant grant)
-{
-	uint64_t word, next;
-
-	do {
-		word = a64_load_acquire(&request->word);
-		next = word_stopped(word, grant);
-		if (next == word)
-			return -ENOENT;
-	} while (!a64_cas_seq(&request->word, word, next));
-	if (word_state(word) == STATE_WAITING)
-		request_end_wait(request, grant);
-	return word_state(word) == STATE_TRYING ? -EINPROGRESS : 0;
-}
-
-void
-request_expire(hwt_timeout timeout, void *arg)
-{
-	struct request *request = arg;
-	struct queue queue;
-	uint64_t word;
-
-	(void)timeout;
-	queue_begin(&queue);
-	do {
-		word = a64_load_acquire(&request->word);
-	} while (!a64_cas_seq(&request->word, word,
-	    word_stopped(word, HWT_GRANT_EXPIRED) & ~(ARMED | LATE)));
-	if (word & LATE)
-		queue_add(request);
-	else if (word_state(word) == STATE_WAITING)
-		request_end_wait(request, HWT_GRANT_EXPIRED);
-	queue_end(&queue);
-}
-
-/* Stopping what is in the lists. */
+/* Stopping waits. */
 
 static bool
-request_has(const struct request *request, const struct object *object)
+names(const struct request *request, const struct object *object)
 {
 	uint32_t i;
 
-	for (i = 0; i < request->count && object != NULL; i++) {
-		if (object_at(request, i) == object)
+	for (i = 0; i < request->count; i++) {
+		if (request_object(request, i) == object)
 			return true;
 	}
 	return object == NULL;
 }
 
-/* Takes the baton of a retired object away, too. True: it waited, and has ended
- * now. */
+/* Whether the caller is its owner now. */
 static bool
-stop_listed(struct request *request, const struct object *object,
+stop_request(struct request *request, const struct object *object,
     enum hwt_grant grant, bool *tried)
 {
-	uint64_t word;
+	uint64_t word, next;
 
-	do
+	do {
 		word = a64_load_acquire(&request->word);
-	while (!a64_cas_seq(&request->word, word, word_stopped(word, grant)));
-	/* With a mark it waits for no other object, so that at stays. */
-	while (word_state(word) == STATE_WOKEN) {
-		word = a64_load_acquire(&request->word);
-		if (word_state(word) != STATE_WOKEN ||
-		    aptr_load_acquire(&request->at) != object ||
-		    a64_cas_seq(&request->word, word, word & ~BATON))
-			break;
-	}
-	if (word_state(word) == STATE_TRYING)
-		*tried = true;
+		next = word;
+		if (!(word & OUTCOME_MASK))
+			next |= grant * OUTCOME_ONE;
+		if (word_state(word) == STATE_WAITING)
+			next = (next & ~STATE_MASK) | STATE_TRYING;
+		else if (word_state(word) == STATE_TRYING)
+			*tried = true;
+		else if (aptr_load_acquire(&request->at) == object)
+			next |= GONE;
+	} while (!a64_cas_seq(&request->word, word, next));
 	return word_state(word) == STATE_WAITING;
 }
 
-/* Those that waited and have ended now, in their order, by list_next. */
+/* One that waited, in this shard; NULL: there is none left. */
 static struct request *
-stop_list(struct checkout_shard *shard, const struct object *object,
-    enum hwt_grant grant, bool *tried)
+stop_one(struct shard *shard, const struct object *object, enum hwt_grant grant,
+    bool *tried)
 {
-	struct request *ended = NULL, **end = &ended, *request, *last, *next;
+	struct request *request, *stopped = NULL;
 
-	checkout_shard_lock(shard);
+	shard_lock(shard);
 	request = shard->list;
-	last = request != NULL ? request->list_previous : NULL;
-	for (; request != NULL; request = next) {
-		next = request != last ? request->list_next : NULL;
-		if (!request_has(request, object) ||
-		    !stop_listed(request, object, grant, tried))
-			continue;
-		ring_remove(&shard->list, request);
-		*end = request;
-		end = &request->list_next;
+	while (request != NULL && stopped == NULL) {
+		if (names(request, object) &&
+		    stop_request(request, object, grant, tried))
+			stopped = request;
+		request = request->list_next;
+		if (request == shard->list)
+			break;
 	}
-	checkout_shard_unlock(shard);
-	return ended;
+	shard_unlock(shard);
+	return stopped;
 }
 
-bool
+void
 requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant)
 {
-	struct request *request, *next;
-	bool tried = false;
-	uint32_t i;
-
-	for (i = 0; i < checkout->shard_count; i++) {
-		request =
-		    stop_list(&checkout->shards[i], object, grant, &tried);
-		for (; request != NULL; request = next) {
-			next = request->list_next;
-			request->list_next = NULL;
-			request_end_wait(request, grant);
-		}
-	}
-	return tried;
-}
-
-/* The queue. */
-
-/* grant is 0 for one that is woken. */
-static void
-tell_blocked(struct blocked *blocked, enum hwt_grant grant)
-{
-	(void)pthread_mutex_lock(&blocked->lock);
-	blocked->grant = grant;
-	blocked->woken = grant == 0;
-	(void)pthread_cond_signal(&blocked->told);
-	(void)pthread_mutex_unlock(&blocked->lock);
-}
-
-/* When its word is stored, the request is the caller's. */
-static void
-call_granted(struct request *request, uint64_t word)
-{
-	struct hwt_checkout *checkout = request->checkout;
-	struct blocked *blocked = request->blocked;
-	hwt_granted *granted = request->granted;
-	enum hwt_grant grant = word_grant(word);
-	void *arg = request->arg;
-
-	if (grant == HWT_GRANTED)
-		request_store_granted(request);
-	else
-		request_store(request, STATE_READY);
-	if (word & BLOCKING)
-		tell_blocked(blocked, grant);
-	else
-		granted((struct hwt_request *)request, arg, grant);
-	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
-}
-
-/* One that is WOKEN. */
-static void
-try_woken(struct request *request)
-{
-	struct object *refused;
-	uint64_t word;
-
-	do
-		word = a64_load_acquire(&request->word);
-	/* E:request acquire; the mark of a WOKEN one stands. */
-	while (!a64_cas_seq(
-	    &request->word, word, (word & ~STATE_MASK) | STATE_TRYING));
-	if (word & OUTCOME_MASK) {
-		request_end(request, word_grant(word));
-		return;
-	}
-	refused = request_try(request);
-	if (word & BLOCKING)
-		refused = request_try_long(request, refused);
-	request_settle(request, refused);
-}
-
-/* So many at a time. */
-enum {
-	KEEPERS = 8
-};
-
-/* These stay in the list, and are the caller's. */
-static unsigned
-wake_keepers(struct checkout_shard *shard, struct request **woken)
-{
-	struct request *request, *last, *next;
-	unsigned count = 0;
-
-	checkout_shard_lock(shard);
-	request = shard->list;
-	last = request != NULL ? request->list_previous : NULL;
-	for (; request != NULL && count < KEEPERS; request = next) {
-		next = request != last ? request->list_next : NULL;
-		/* E:keep fence: the gate is closed, then it is looked for. */
-		if (a64_load_seq(&request->word) & KEEPS &&
-		    request_wake(shard, request, 0))
-			woken[count++] = request;
-	}
-	checkout_shard_unlock(shard);
-	return count;
-}
-
-/* They are tried here, also for a thread that waits: they meet the gate, and
- * the pause need not wait until that thread runs. */
-void
-requests_let_go(struct hwt_checkout *checkout)
-{
-	struct request *woken[KEEPERS];
-	struct checkout_shard *shard;
-	struct queue queue;
-	unsigned count, i;
-
-	queue_begin(&queue);
-	for (shard = checkout->shards;
-	     shard < checkout->shards + checkout->shard_count; shard++) {
-		do {
-			count = a64_load_seq(&shard->holding) != 0
-			    ? wake_keepers(shard, woken)
-			    : 0;
-			for (i = 0; i < count; i++) {
-				object_unlink(woken[i]);
-				try_woken(woken[i]);
-			}
-		} while (count == KEEPERS);
-	}
-	queue_end(&queue);
-}
-
-/* Only one takes it. */
-static bool
-take_handed(struct request *request, uint64_t queued, uint64_t *word)
-{
-	*word = a64_load_acquire(&request->word);
-	/* E:request acquire */
-	if (word_state(*word) != STATE_HANDED || (*word & QUEUED) != queued ||
-	    !a64_cas_seq(
-		&request->word, *word, (*word & ~STATE_MASK) | STATE_ENDED))
-		return false;
-	(void)a64_add_seq(&request->checkout->handed, UINT64_MAX);
-	return true;
-}
-
-int
-request_run(struct request *request, uint64_t queued)
-{
-	struct queue queue;
-	uint64_t word;
-
-	if (!take_handed(request, queued, &word))
-		return -ENOENT;
-	queue_begin(&queue);
-	call_granted(request, word);
-	queue_end(&queue);
-	return 0;
-}
-
-/* Its end, to be told. The executor may have called granted, and the request be
- * the caller's, before execute returns. */
-static void
-deliver(struct request *request, uint64_t word)
-{
-	struct hwt_checkout *checkout = request->checkout;
-	struct hwt_request_executor executor = checkout->executor;
-
-	if (executor.execute == NULL || word & BLOCKING) {
-		call_granted(request, word);
-		return;
-	}
-	(void)a64_add_seq(&checkout->handed, 1);
-	request_change(request, STATE_MASK, STATE_HANDED);
-	if (executor.execute(
-		executor.ctx, checkout, (struct hwt_request *)request) != 0 &&
-	    take_handed(request, 0, &word))
-		call_granted(request, word);
-}
-
-static void
-queue_step(struct request *request)
-{
-	uint64_t word = a64_load_acquire(&request->word);
-
-	if (word_state(word) == STATE_ENDED)
-		deliver(request, word);
-	else if (word & BLOCKING)
-		tell_blocked(request->blocked, (enum hwt_grant)0);
-	else
-		try_woken(request);
-}
-
-void
-request_resume(struct request *request)
-{
-	struct queue queue;
-
-	queue_begin(&queue);
-	try_woken(request);
-	queue_end(&queue);
-}
-
-void
-queue_end(struct queue *queue)
-{
+	struct shard *shard, *end = checkout->shards + checkout->shard_count;
 	struct request *request;
+	uint32_t tries = 0;
+	bool tried;
 
-	while ((request = queue_take(queue)) != NULL)
-		queue_step(request);
+	for (;;) {
+		tried = false;
+		for (shard = checkout->shards; shard < end; shard++) {
+			while ((request = stop_one(
+				    shard, object, grant, &tried)) != NULL) {
+				object_leave(request);
+				request_finish(request, grant);
+			}
+		}
+		if (!tried || object == NULL)
+			return;
+		yield_or_pause(&tries);
+	}
 }

@@ -2,123 +2,115 @@
 /* The set of a request: what hwt_request_init checks, and in which order its
  * objects are taken. */
 #include <errno.h>
-#include <string.h>
 
 #include "checkout.h"
 
+/* One of these is NULL. */
+struct set {
+	struct request_item *items;
+	struct object *const *objects;
+};
+
 static struct object *
-named(const struct request *request, size_t i)
+named(const struct set *set, size_t i)
 {
-	return request->flags & HAS_ITEMS ? request->items[i].wanted
-					  : request->objects[i];
+	return set->items != NULL ? set->items[i].wanted : set->objects[i];
 }
 
 static enum hwt_use
-named_use(const struct request *request, size_t i)
+named_use(const struct set *set, size_t i)
 {
-	return request->flags & HAS_ITEMS ? request->items[i].use : HWT_WRITE;
+	return set->items != NULL ? set->items[i].use : HWT_WRITE;
 }
 
 /* Whether it may be in a set: with a group, the caller must learn which member
  * it has got, and writes. */
 static bool
-may_be_named(const struct request *request, size_t i)
+may_be_named(const struct set *set, size_t i)
 {
-	const struct object *object = named(request, i);
-	enum hwt_use use = named_use(request, i);
+	const struct object *object = named(set, i);
+	enum hwt_use use = named_use(set, i);
 	uint64_t word;
 
 	if (object == NULL || object->checkout == NULL ||
+	    object->checkout != named(set, 0)->checkout ||
 	    (use != HWT_WRITE && use != HWT_READ))
 		return false;
 	word = a64_load_relaxed(&object->word);
 	if (word & GROUP)
-		return request->flags & HAS_ITEMS && use == HWT_WRITE;
+		return set->items != NULL && use == HWT_WRITE;
 	return !(word & MEMBER);
 }
 
-/* An object is named by both. */
+/* By insertion, where k is the place of i. */
 static int
-error_of_two(const struct request *request, size_t a, size_t b)
+rank_object(const struct set *set, uint8_t *rank, size_t i)
 {
-	return named_use(request, a) != named_use(request, b) ? -ENOTSUP
-							      : -EINVAL;
+	const struct object *object = named(set, i);
+	size_t k = i;
+
+	for (; k > 0 && object_precedes(object, named(set, rank[k - 1])); k--)
+		rank[k] = rank[k - 1];
+	rank[k] = (uint8_t)i;
+	if (k == 0 || named(set, rank[k - 1]) != object)
+		return 0;
+	return named_use(set, rank[k - 1]) != named_use(set, i) ? -ENOTSUP
+								: -EINVAL;
 }
 
+/* Beyond HWT_SORTED_MAX, in ascending order. */
 static int
-check_set(const struct request *request, size_t count, bool *ascending)
+check_set(const struct set *set, size_t count, uint8_t *rank)
 {
-	const struct object *object, *previous = NULL;
+	int error = 0;
 	size_t i;
 
-	*ascending = true;
-	for (i = 0; i < count; i++) {
-		object = named(request, i);
-		if (!may_be_named(request, i) ||
-		    object->checkout != named(request, 0)->checkout)
-			return -EINVAL;
-		if (object == previous)
-			return error_of_two(request, i - 1, i);
-		if (previous != NULL && !object_precedes(previous, object))
-			*ascending = false;
-		previous = object;
-	}
-	return 0;
-}
-
-/* By insertion. */
-static int
-rank_objects(struct request *request, size_t count)
-{
-	uint8_t *rank = request->rank;
-	const struct object *object;
-	size_t i, k;
-
-	for (i = 0; i < count; i++) {
-		object = named(request, i);
-		for (k = i; k > 0 &&
-		     object_precedes(object, named(request, rank[k - 1]));
-		     k--)
-			rank[k] = rank[k - 1];
-		if (k > 0 && named(request, rank[k - 1]) == object)
-			return error_of_two(request, rank[k - 1], i);
-		rank[k] = (uint8_t)i;
-	}
-	request->rank_count = (uint8_t)count;
-	return 0;
-}
-
-/* made has what the caller gave, and the rest 0. */
-static int
-request_make(struct hwt_request *request, struct request *made, size_t count)
-{
-	bool ascending;
-	size_t i;
-	int error;
-
-	if (request == NULL || made->objects == NULL || count == 0 ||
-	    count > UINT32_MAX)
+	if (count == 0 || count > UINT32_MAX)
 		return -EINVAL;
-	error = check_set(made, count, &ascending);
-	if (error == 0 && count <= RANKS)
-		error = rank_objects(made, count);
-	else if (error == 0 && !ascending)
-		error = -E2BIG;
+	for (i = 0; i < count && error == 0; i++) {
+		if (!may_be_named(set, i))
+			error = -EINVAL;
+		else if (count <= HWT_SORTED_MAX)
+			error = rank_object(set, rank, i);
+		else if (i > 0 && named(set, i) == named(set, i - 1))
+			error = -EINVAL;
+		else if (i > 0 &&
+		    !object_precedes(named(set, i - 1), named(set, i)))
+			error = -E2BIG;
+	}
+	return error;
+}
+
+static int
+request_make(struct request *request, const struct set *set, size_t count,
+    hwt_granted *granted, void *arg)
+{
+	uint8_t rank[HWT_SORTED_MAX];
+	int error = request == NULL ? -EINVAL : check_set(set, count, rank);
+	size_t i;
+
 	if (error != 0)
 		return error;
-	for (i = 0; i < count && made->flags & HAS_ITEMS; i++) {
-		made->items[i].granted = NULL;
-		if (made->items[i].use == HWT_READ)
-			made->flags |= HAS_READS;
+	request->flags = count <= HWT_SORTED_MAX ? IS_RANKED : 0;
+	if (request->flags & IS_RANKED)
+		memcpy(request->rank, rank, count);
+	if (set->items != NULL) {
+		request->flags |= HAS_ITEMS;
+		request->items = set->items;
+	} else {
+		request->objects = set->objects;
 	}
-	made->count = (uint32_t)count;
-	if (made->checkout != NULL &&
-	    made->checkout != named(made, 0)->checkout)
-		return -EINVAL;
-	made->checkout = named(made, 0)->checkout;
-	memset(request, 0, sizeof(*request));
-	*(struct request *)request = *made;
-	request_store((struct request *)request, STATE_READY);
+	for (i = 0; i < count && set->items != NULL; i++) {
+		set->items[i].granted = NULL;
+		if (set->items[i].use == HWT_READ)
+			request->flags |= HAS_READS;
+	}
+	request->granted = granted;
+	request->arg = arg;
+	request->checkout = named(set, 0)->checkout;
+	request->count = (uint32_t)count;
+	request->linked = request->given = request->baton = false;
+	request_store(request, STATE_READY);
 	return 0;
 }
 
@@ -126,45 +118,22 @@ int
 hwt_request_init(struct hwt_request *request, struct hwt_object *const *objects,
     size_t count, hwt_granted *granted, void *arg)
 {
-	struct request made = {.objects = (struct object *const *)objects,
-	    .granted = granted,
-	    .arg = arg};
+	const struct set set = {.objects = (struct object *const *)objects};
 
-	return request_make(request, &made, count);
+	if (objects == NULL)
+		return -EINVAL;
+	return request_make(
+	    (struct request *)request, &set, count, granted, arg);
 }
 
 int
 hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg)
 {
-	struct request made = {.items = (struct request_item *)items,
-	    .flags = HAS_ITEMS,
-	    .granted = granted,
-	    .arg = arg};
+	const struct set set = {.items = (struct request_item *)items};
 
-	return request_make(request, &made, count);
-}
-
-int
-hwt_request_init_pause(struct hwt_checkout *checkout,
-    struct hwt_request *request, struct hwt_object *const *objects,
-    size_t count, hwt_granted *granted, void *arg)
-{
-	struct request made = {.objects = (struct object *const *)objects,
-	    .flags = count > 0 ? PAUSES : PAUSES_ALL,
-	    .granted = granted,
-	    .checkout = checkout,
-	    .arg = arg};
-	int error = checkout_enter(checkout);
-
-	if (error != 0)
-		return error;
-	if (count > 0)
-		return request_make(request, &made, count);
-	if (request == NULL || objects != NULL)
+	if (items == NULL)
 		return -EINVAL;
-	memset(request, 0, sizeof(*request));
-	*(struct request *)request = made;
-	request_store((struct request *)request, STATE_READY);
-	return 0;
+	return request_make(
+	    (struct request *)request, &set, count, granted, arg);
 }

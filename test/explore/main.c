@@ -25,7 +25,8 @@
 #define SCHEDULES_GENERATED 100u
 #define SEED 20240229u
 
-static const struct program *const tables[] = {rows, purgatory_programs, NULL};
+static const struct program *const tables[] = {
+    rows, purgatory_programs, checkout_programs, NULL};
 
 static const char usage[] =
     "explore [OPTION...]\n"
@@ -347,6 +348,7 @@ main(int argc, char **argv)
 	sim_init();
 	script_names = verb_names;
 	purgatory_programs_init();
+	checkout_programs_init();
 	if (options.generate > 0) {
 		run_generated();
 	} else if (strchr(options.name, ';') != NULL) {

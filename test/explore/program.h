@@ -216,5 +216,8 @@ void print_row(const struct program *program);
 /* Of modules/purgatory. */
 extern const struct program purgatory_programs[];
 void purgatory_programs_init(void);
+/* Of modules/checkout. */
+extern const struct program checkout_programs[];
+void checkout_programs_init(void);
 
 #endif

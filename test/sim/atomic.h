@@ -29,6 +29,7 @@
 #define ARENA_BITS 2
 #define ARENAS_MAX 64u
 #define WALK_BATCH 2u /* modules/purgatory */
+#define LOOKS 1u /* modules/checkout */
 
 typedef uint64_t a64_t;
 typedef struct {

@@ -36,19 +36,6 @@ text_end(FILE *file)
 		text_end(file);            \
 	})
 
-/* A line of Prometheus. Each test has a process of its own, where the first
- * serial number is 1. */
-#define assert_sample(text, metric, label, value)                              \
-	assert_sample_of((text), metric "{checkout=\"checkout\",serial=\"1\"", \
-	    label, value)
-#define assert_sample_of(text, metric, label, value)                         \
-	do {                                                                 \
-		const char *line = "\n" metric label "} " value "\n";        \
-                                                                             \
-		cr_assert(strstr(text, line) != NULL, "not there:%s in\n%s", \
-		    line, text);                                             \
-	} while (0)
-
 #define assert_starts_with(text, start)                         \
 	cr_assert(strncmp((text), (start), strlen(start)) == 0, \
 	    "%s\ndoes not begin with\n%s", (text), (start))

@@ -29,16 +29,20 @@ wait_limit(void)
 	return limit;
 }
 
+/* What is NULL the design does not have. */
 struct design {
 	const char *what;
 	void (*create)(unsigned objects);
-	void (*destroy)(void);
+	void (*destroy)(void); /* nothing is out */
 	/* Waits in this thread; the set is in ascending order. */
 	void (*acquire)(const unsigned *set, unsigned count);
 	void (*release)(const unsigned *set, unsigned count);
-	/* Any one of all objects; NULL: the design has no such request. */
+	/* Any one of all objects. */
 	unsigned (*acquire_any)(void);
 	void (*release_any)(unsigned object);
+	/* Names so many objects by keys of 8 bytes, and frees them all. */
+	void (*fill_store)(uint64_t objects);
+	void (*destroy_store)(void);
 };
 
 extern const struct design design;

@@ -5,12 +5,11 @@
  * its own. An object is handed to the first that waits. Any one object only.
  *
  * Who would call it unfair: who does not need the order, since each object that
- * is handed over costs a switch of threads; queue.c hands over nothing. And it
- * has no pause, which would cost it a flag. It is the least that a fair pool of
+ * is handed over costs a switch of threads; and who
+ * pauses it, which would cost it a flag. It is the least that a fair pool of
  * threads can do.
  */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "modules/checkout/perf/design.h"
 #include "perf/perf.h"
@@ -30,23 +29,8 @@ static _Thread_local struct waiter mine = {.told = PTHREAD_COND_INITIALIZER};
 static void
 create(unsigned objects)
 {
-	while (free_count < objects) {
+	for (; free_count < objects; free_count++)
 		free_object[free_count] = free_count;
-		free_count++;
-	}
-}
-
-static void
-destroy(void)
-{
-}
-
-static void
-acquire(const unsigned *set, unsigned count)
-{
-	(void)set;
-	(void)count;
-	perf_must(false, "any=1, which this design is for");
 }
 
 static unsigned
@@ -93,5 +77,7 @@ release_any(unsigned object)
 	(void)pthread_mutex_unlock(&lock);
 }
 
-const struct design design = {"a mutex and a queue of threads", create, destroy,
-    acquire, acquire, acquire_any, release_any};
+const struct design design = {.what = "a mutex and a queue of threads",
+    .create = create,
+    .acquire_any = acquire_any,
+    .release_any = release_any};

@@ -13,6 +13,7 @@
 
 static struct hwt *timer;
 static struct hwt_checkout *checkout;
+static struct hwt_store *store;
 static struct {
 	_Alignas(64) struct hwt_object object;
 } object[OBJECTS_MAX];
@@ -97,5 +98,28 @@ release_any(unsigned number)
 	release(&number, 1);
 }
 
-const struct design design = {
-    WHAT, create, destroy, acquire, release, acquire_any, release_any};
+static void
+fill_store(uint64_t objects)
+{
+	struct hwt_store_request one;
+	struct hwt_store_item key = {.size = sizeof(uint64_t)};
+	uint64_t number;
+
+	perf_must(hwt_store_create(&store, checkout, NULL) == 0, "store");
+	key.key = &number;
+	perf_must(hwt_store_request_init(store, &one, &key, 1, NULL, NULL) == 0,
+	    "request");
+	for (number = 0; number < objects; number++)
+		perf_must(hwt_store_acquire_wait(store, &one, HWT_NEVER) == 0 &&
+			hwt_store_release(store, &one) == 0,
+		    "acquire");
+}
+
+static void
+destroy_store(void)
+{
+	perf_must(hwt_store_destroy(store) == 0, "destroy");
+}
+
+const struct design design = {WHAT, create, destroy, acquire, release,
+    acquire_any, release_any, fill_store, destroy_store};

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What does it cost to take a set of objects, hold it, and release it, and
- * how many threads a second get theirs? One round of one case, for one design:
- * see perf/perf.h.
+ * What does it cost to take a set of objects, hold it, and release it, and how
+ * long does it take until a thread has it? One round of one case, for one
+ * design: see perf/perf.h.
  *
  *   checkout/DESIGN [set=2] [objects=256] [zipf=0] [hold_ns=0] [threads=2]
- *       [seconds=1] [seed=1] [any=0] [sleep_ns=0] [tail_ns=0]
+ *       [seconds=1] [seed=1]
+ *   checkout/DESIGN any=1 [objects=256] [threads=2] [sleep_ns=0] [tail_ns=0]
+ *   checkout/DESIGN store=10000000
  *
- * Objects are drawn by Zipf's law: number k with a weight of 1 / k^zipf. Each
- * thread holds its set for hold_ns, without giving up its processor. cpu_ns is
+ * Objects are drawn by Zipf's law: number k with a weight of 1 / k^zipf. A
+ * thread holds its set for hold_ns without giving up its processor; cpu_ns is
  * what a set costs beyond that. With any=1 it takes any one of all objects, as
  * from a pool of connections, and sleeps with it for sleep_ns, or, once in a
- * hundred times, for tail_ns.
+ * hundred times, for tail_ns. With store=N, N objects are named by keys, and
+ * the store is destroyed; free_ms is what it takes to free N blocks.
+ *
+ * HikariCP 2.7.9 in November 2026, two processors of an EPYC, any=1 objects=8
+ * threads=16 sleep_ns=1000000 tail_ns=30000000: waits of 0, 15 and 52 ms at
+ * p50, p99 and most, CPU of 25 us; with sleep_ns=0 tail_ns=0 of 112 ns.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -28,20 +35,19 @@ enum {
 
 static struct {
 	unsigned set, objects, threads, any;
-	uint64_t hold_ns, sleep_ns, tail_ns, seconds, seed;
+	uint64_t hold_ns, sleep_ns, tail_ns, seconds, store;
 	double zipf;
 } options;
 
-struct worker {
+static struct worker {
 	pthread_t thread;
 	unsigned number;
 	unsigned draw[DRAWS][SET_MAX];
-	uint64_t turns, cpu_ns;
+	uint64_t turns, cpu_ns, random;
 	struct perf_histogram waits;
-};
+} workers[THREADS_MAX];
 
 static double weight[OBJECTS_MAX];
-static struct worker workers[THREADS_MAX];
 static atomic_bool over;
 /* Written by its holder alone. */
 static unsigned holder[OBJECTS_MAX];
@@ -64,26 +70,18 @@ static unsigned
 draw_object(uint64_t *random)
 {
 	double at = perf_random_fraction(random);
-	unsigned low = 0;
-	unsigned high = options.objects - 1;
+	unsigned object = 0;
 
-	while (low < high) {
-		unsigned middle = (low + high) / 2;
-
-		if (weight[middle] < at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	while (object < options.objects - 1 && weight[object] < at)
+		object++;
+	return object;
 }
 
 /* In ascending order, no object twice. */
 static void
 draw_set(unsigned *set, uint64_t *random)
 {
-	unsigned count = 0;
-	unsigned object, i;
+	unsigned count = 0, object, i;
 
 	while (count < options.set) {
 		object = draw_object(random);
@@ -98,58 +96,25 @@ draw_set(unsigned *set, uint64_t *random)
 }
 
 static void
-hold(const unsigned *set, unsigned number)
+hold(const unsigned *set, unsigned count, struct worker *worker)
 {
-	uint64_t until_ns;
+	uint64_t begun_ns = options.hold_ns > 0 ? perf_now_ns() : 0;
+	uint64_t sleep_ns = options.sleep_ns;
 	unsigned i;
 
-	for (i = 0; i < options.set; i++) {
+	for (i = 0; i < count; i++) {
 		perf_must(holder[set[i]] == 0, "an object with one holder");
-		holder[set[i]] = number;
+		holder[set[i]] = worker->number + 1;
 	}
-	if (options.hold_ns > 0) {
-		until_ns = perf_now_ns() + options.hold_ns;
-		while (perf_now_ns() < until_ns)
-			;
-	}
-	for (i = 0; i < options.set; i++)
-		holder[set[i]] = 0;
-}
-
-static void
-sleep_holding(unsigned object, unsigned number, uint64_t *random)
-{
-	uint64_t sleep_ns = options.sleep_ns;
-
-	perf_must(holder[object] == 0, "an object with one holder");
-	holder[object] = number;
-	if (options.tail_ns > 0 && perf_random(random) % 100 == 0)
+	while (
+	    options.hold_ns > 0 && perf_now_ns() < begun_ns + options.hold_ns)
+		;
+	if (options.tail_ns > 0 && perf_random(&worker->random) % 100 == 0)
 		sleep_ns = options.tail_ns;
 	if (sleep_ns > 0)
 		perf_sleep_until_ns(perf_now_ns() + sleep_ns);
-	holder[object] = 0;
-}
-
-/* Not pinned: threads that sleep are many. */
-static void *
-any_thread(void *arg)
-{
-	struct worker *worker = arg;
-	uint64_t random = options.seed + worker->number;
-	uint64_t begun_ns, granted_ns;
-	unsigned object;
-
-	while (!atomic_load_explicit(&over, memory_order_relaxed)) {
-		begun_ns = perf_now_ns();
-		object = design.acquire_any();
-		granted_ns = perf_now_ns();
-		sleep_holding(object, worker->number + 1, &random);
-		design.release_any(object);
-		perf_histogram_add(&worker->waits, granted_ns - begun_ns);
-		worker->turns++;
-	}
-	worker->cpu_ns = perf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	return NULL;
+	for (i = 0; i < count; i++)
+		holder[set[i]] = 0;
 }
 
 static void *
@@ -157,16 +122,26 @@ worker_thread(void *arg)
 {
 	struct worker *worker = arg;
 	uint64_t begun_ns, granted_ns;
-	const unsigned *set;
+	unsigned any;
+	const unsigned *set = &any;
 
-	perf_pin(worker->number, options.threads);
+	/* Threads that sleep are many, and not pinned. */
+	if (!options.any)
+		perf_pin(worker->number, options.threads);
 	while (!atomic_load_explicit(&over, memory_order_relaxed)) {
-		set = worker->draw[worker->turns % DRAWS];
+		if (!options.any)
+			set = worker->draw[worker->turns % DRAWS];
 		begun_ns = perf_now_ns();
-		design.acquire(set, options.set);
+		if (options.any)
+			any = design.acquire_any();
+		else
+			design.acquire(set, options.set);
 		granted_ns = perf_now_ns();
-		hold(set, worker->number + 1);
-		design.release(set, options.set);
+		hold(set, options.any ? 1 : options.set, worker);
+		if (options.any)
+			design.release_any(any);
+		else
+			design.release(set, options.set);
 		perf_histogram_add(&worker->waits, granted_ns - begun_ns);
 		worker->turns++;
 	}
@@ -175,11 +150,10 @@ worker_thread(void *arg)
 }
 
 static void
-tell(uint64_t wall_ns)
+print_waits(uint64_t wall_ns)
 {
 	static struct perf_histogram waits;
-	uint64_t turns = 0;
-	uint64_t cpu_ns = 0;
+	uint64_t turns = 0, cpu_ns = 0;
 	unsigned i;
 
 	for (i = 0; i < options.threads; i++) {
@@ -196,9 +170,65 @@ tell(uint64_t wall_ns)
 	perf_metric("wait_max_ns", "ns", perf_histogram_ns(&waits, 1));
 }
 
-static void
-read_options(void)
+/* What no store can do without: to free so many blocks. */
+static double
+free_ms(uint64_t count)
 {
+	void **block = calloc(count, sizeof(void *));
+	uint64_t begun_ns, i;
+
+	perf_must(block != NULL, "memory");
+	for (i = 0; i < count; i++)
+		block[i] = calloc(1, 64);
+	begun_ns = perf_now_ns();
+	for (i = 0; i < count; i++)
+		free(block[i]);
+	free(block);
+	return (double)(perf_now_ns() - begun_ns) / 1e6;
+}
+
+static void
+measure_store(void)
+{
+	uint64_t begun_ns = perf_now_ns(), filled_ns;
+
+	design.fill_store(options.store);
+	filled_ns = perf_now_ns();
+	design.destroy_store();
+	perf_metric(
+	    "destroy_ms", "ms", (double)(perf_now_ns() - filled_ns) / 1e6);
+	perf_metric("free_ms", "ms", free_ms(options.store));
+	perf_metric("fill_ms", "ms", (double)(filled_ns - begun_ns) / 1e6);
+}
+
+static void
+measure_waits(uint64_t seed)
+{
+	uint64_t begun_ns;
+	unsigned i, k;
+
+	make_weights();
+	for (i = 0; i < options.threads; i++) {
+		workers[i].number = i;
+		workers[i].random = seed + i;
+		for (k = 0; !options.any && k < DRAWS; k++)
+			draw_set(workers[i].draw[k], &seed);
+	}
+	begun_ns = perf_now_ns();
+	for (i = 0; i < options.threads; i++)
+		perf_start(&workers[i].thread, worker_thread, &workers[i]);
+	perf_sleep_until_ns(begun_ns + options.seconds * 1000000000u);
+	atomic_store(&over, true);
+	for (i = 0; i < options.threads; i++)
+		(void)pthread_join(workers[i].thread, NULL);
+	print_waits(perf_now_ns() - begun_ns);
+}
+
+int
+main(int argc, char **argv)
+{
+	uint64_t seed = perf_begin(argc, argv, design.what);
+
 	options.set = (unsigned)perf_option("set", 2);
 	options.objects = (unsigned)perf_option("objects", 256);
 	options.zipf = perf_fraction("zipf", 0);
@@ -208,41 +238,25 @@ read_options(void)
 	options.any = (unsigned)perf_option("any", 0);
 	options.sleep_ns = perf_option("sleep_ns", 0);
 	options.tail_ns = perf_option("tail_ns", 0);
+	options.store = perf_option("store", 0);
 	perf_options_end();
-	perf_must(options.any == 0 || design.acquire_any != NULL, "any");
 	perf_must(options.set >= 1 && options.set <= SET_MAX, "set");
 	perf_must(
 	    options.objects >= options.set && options.objects <= OBJECTS_MAX,
 	    "objects");
 	perf_must(
 	    options.threads >= 1 && options.threads <= THREADS_MAX, "threads");
-}
-
-int
-main(int argc, char **argv)
-{
-	uint64_t begun_ns, random;
-	unsigned i, k;
-
-	options.seed = perf_begin(argc, argv, design.what);
-	read_options();
-	random = options.seed;
-	make_weights();
-	design.create(options.objects);
-	for (i = 0; i < options.threads; i++) {
-		workers[i].number = i;
-		for (k = 0; options.any == 0 && k < DRAWS; k++)
-			draw_set(workers[i].draw[k], &random);
-	}
-	begun_ns = perf_now_ns();
-	for (i = 0; i < options.threads; i++)
-		perf_start(&workers[i].thread,
-		    options.any ? any_thread : worker_thread, &workers[i]);
-	perf_sleep_until_ns(begun_ns + options.seconds * 1000000000u);
-	atomic_store(&over, true);
-	for (i = 0; i < options.threads; i++)
-		(void)pthread_join(workers[i].thread, NULL);
-	tell(perf_now_ns() - begun_ns);
-	design.destroy();
+	if (options.store     ? !design.fill_store
+		: options.any ? !design.acquire_any
+			      : !design.acquire)
+		perf_skip("%s: it has no such request", design.what);
+	if (design.create != NULL)
+		design.create(options.objects);
+	if (options.store)
+		measure_store();
+	else
+		measure_waits(seed);
+	if (design.destroy != NULL)
+		design.destroy();
 	return 0;
 }

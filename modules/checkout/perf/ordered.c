@@ -28,11 +28,6 @@ create(unsigned objects)
 }
 
 static void
-destroy(void)
-{
-}
-
-static void
 acquire(const unsigned *set, unsigned count)
 {
 	unsigned i;
@@ -48,5 +43,7 @@ release(const unsigned *set, unsigned count)
 		(void)pthread_mutex_unlock(&object[set[count]].lock);
 }
 
-const struct design design = {"one mutex per object, in order", create, destroy,
-    acquire, release, NULL, NULL};
+const struct design design = {.what = "one mutex per object, in order",
+    .create = create,
+    .acquire = acquire,
+    .release = release};

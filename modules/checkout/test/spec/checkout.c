@@ -4,291 +4,267 @@
 
 #include "test/spec/verbs.h"
 
-static uint64_t calls_in_all;
+struct hwt_checkout *checkout;
+struct thing thing[OBJECTS];
+struct hwt_group group;
+struct client client[CLIENTS];
+
+static _Atomic uint64_t turns;
 
 void
-store_open(struct store *store, const struct hwt_checkout_options *options)
+checkout_open_on(const struct hwt_checkout_options *options)
 {
 	unsigned i;
 
-	fixture_open(&store->fixture, NULL);
-	assert_rc(hwt_checkout_create(
-		      &store->checkout, store->fixture.timer, options),
-	    0);
-	assert_rc(hwt_group_init(store->checkout, &store->group, OBJECTS), 0);
-	for (i = 0; i < OBJECTS; i++) {
-		store->thing[i].holder = NULL;
-		store->thing[i].readers = 0;
-		assert_rc(hwt_object_init(
-			      store->checkout, &store->thing[i].object, i),
-		    0);
-	}
+	assert_ok(hwt_checkout_create(&checkout, manual.timer, options));
+	assert_ok(hwt_group_init(checkout, &group, OBJECTS));
+	memset(thing, 0, sizeof(thing));
+	for (i = 0; i < OBJECTS; i++)
+		assert_ok(hwt_object_init(checkout, &thing[i].object, i));
 }
 
 void
-store_group(struct store *store, unsigned first, unsigned count)
+checkout_open(const struct hwt_checkout_options *options)
 {
-	unsigned i;
-
-	for (i = first; i < first + count; i++)
-		assert_rc(hwt_group_add(store->checkout, &store->group,
-			      &store->thing[i].object),
-		    0);
+	manual_open(NULL);
+	checkout_open_on(options);
 }
 
 void
-store_close(struct store *store)
+checkout_close(void)
 {
-	assert_stats(store, 0, 0);
-	assert_rc(hwt_checkout_destroy(store->checkout), 0);
-	fixture_close(&store->fixture);
+	play("out 0 0, timeouts 0");
+	assert_ok(hwt_checkout_destroy(checkout));
+	manual_close();
 }
 
 struct hwt_checkout_stats
-store_stats(struct store *store)
+checkout_stats(void)
 {
 	struct hwt_checkout_stats stats;
 
-	assert_rc(hwt_checkout_read_stats(store->checkout, &stats), 0);
+	assert_ok(hwt_checkout_read_stats(checkout, &stats));
 	return stats;
 }
 
+/* Clients. */
+
 struct thing *
-demand_got(const struct demand *demand, unsigned i)
+client_holds(const struct client *of, unsigned i)
 {
-	return (struct thing *)(demand->has_items ? demand->item[i].granted
-						  : demand->set[i]);
+	return (struct thing *)of->item[i].granted;
 }
 
 static void
-demand_take(struct demand *demand)
+note_grant(struct client *of)
 {
+	struct thing *held;
 	unsigned i;
 
-	for (i = 0; i < demand->count; i++) {
-		struct thing *thing = demand_got(demand, i);
-
-		cr_assert(thing != NULL, "granted, and nothing was got");
-		cr_assert(thing->holder == NULL, "an object has two holders");
-		if (demand->item[i].use == HWT_READ) {
-			thing->readers++;
+	for (i = 0; i < of->count; i++) {
+		held = client_holds(of, i);
+		cr_assert(held != NULL, "granted without one of its objects");
+		cr_assert(held->writer == NULL, "an object has two holders");
+		if (of->item[i].use == HWT_READ) {
+			held->readers++;
 			continue;
 		}
-		cr_assert(thing->readers == 0, "written while others read");
-		thing->holder = demand;
+		cr_assert(held->readers == 0, "written while others read it");
+		held->writer = of;
 	}
 }
 
-void
-demand_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+static void
+note_release(struct client *of)
 {
-	struct demand *demand = arg;
+	struct thing *held;
+	unsigned i;
 
-	cr_assert(request == &demand->request, "a foreign request");
-	demand->grant = grant;
-	demand->order = ++calls_in_all;
+	for (i = 0; i < of->count; i++) {
+		held = client_holds(of, i);
+		if (held == NULL)
+			continue; /* retired */
+		if (of->item[i].use == HWT_READ) {
+			held->readers--;
+			continue;
+		}
+		cr_assert(held->writer == of, "an object has two holders");
+		held->writer = NULL;
+	}
+}
+
+static void
+on_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+{
+	struct client *of = arg;
+
+	cr_assert(request == &of->request, "granted of another request");
+	of->grant = grant;
+	of->turn = ++turns;
 	if (grant == HWT_GRANTED)
-		demand_take(demand);
-	demand->calls++;
-	if (demand->in_granted != NULL)
-		demand->in_granted(demand);
-	if (demand->then != NULL)
-		play(demand->then);
+		note_grant(of);
+	if (of->script != NULL)
+		play(of->script);
+	if (of->then != NULL)
+		of->then(of);
+	of->calls++;
 }
 
 void
-demand_init(struct demand *demand, struct store *store, const char *members)
+client_init(struct client *of, const char *set)
 {
-	struct hwt_object *object;
-	bool reads;
+	struct hwt_item *item = of->item;
 
-	demand->store = store;
-	demand->has_items = false;
-	for (demand->count = 0; *members != 0; members++) {
-		reads = *members >= 'A' && *members <= 'Z';
-		object = *members == '*'
-		    ? &store->group.any
-		    : &store->thing[*members - (reads ? 'A' : 'a')].object;
-		if (reads || *members == '*')
-			demand->has_items = true;
-		demand->item[demand->count].use = reads ? HWT_READ : HWT_WRITE;
-		demand->item[demand->count].wanted = object;
-		demand->set[demand->count++] = object;
+	memset(of, 0, sizeof(*of));
+	for (; *set != '\0'; set++, item++) {
+		item->use = *set < 'a' ? HWT_READ : HWT_WRITE;
+		item->wanted = &thing[(*set | 0x20) - 'a'].object;
+		if (*set == '*') {
+			item->use = HWT_WRITE;
+			item->wanted = &group.any;
+		}
+		of->count++;
 	}
-	if (demand->has_items) {
-		assert_rc(hwt_request_init_items(&demand->request, demand->item,
-			      demand->count, demand_granted, demand),
-		    0);
-		return;
+	assert_ok(hwt_request_init_items(
+	    &of->request, of->item, of->count, on_granted, of));
+}
+
+void
+clients(const char *sets)
+{
+	char words[256], *word, *rest;
+	unsigned count = 0;
+
+	cr_assert(strlen(sets) < sizeof(words));
+	strcpy(words, sets);
+	for (word = strtok_r(words, " ", &rest); word != NULL;
+	     word = strtok_r(NULL, " ", &rest)) {
+		cr_assert(count < CLIENTS);
+		client_init(&client[count++], word);
 	}
-	assert_rc(hwt_request_init(&demand->request, demand->set, demand->count,
-		      demand_granted, demand),
-	    0);
 }
 
 static int
-demand_note(struct demand *demand, int result)
+noted(struct client *of, int rc)
 {
-	if (result == 0)
-		demand_take(demand);
-	return result;
+	if (rc == 0)
+		note_grant(of);
+	return rc;
 }
 
 int
-demand_try(struct demand *demand)
+client_try(struct client *of)
 {
-	return demand_note(demand,
-	    hwt_checkout_try(demand->store->checkout, &demand->request));
+	return noted(of, hwt_checkout_try(checkout, &of->request));
 }
 
 int
-demand_acquire(struct demand *demand, uint64_t delay_ns)
+client_acquire(struct client *of, uint64_t delay_ns)
 {
-	demand->calls = 0;
-	return demand_note(demand,
-	    hwt_checkout_acquire(
-		demand->store->checkout, &demand->request, delay_ns));
+	of->calls = 0;
+	return noted(
+	    of, hwt_checkout_acquire(checkout, &of->request, delay_ns));
 }
 
 int
-demand_wait(struct demand *demand, uint64_t delay_ns)
+client_wait(struct client *of, uint64_t delay_ns)
 {
-	return demand_note(demand,
-	    hwt_checkout_acquire_wait(
-		demand->store->checkout, &demand->request, delay_ns));
+	return noted(
+	    of, hwt_checkout_acquire_wait(checkout, &of->request, delay_ns));
+}
+
+int
+client_release(struct client *of)
+{
+	note_release(of);
+	return hwt_checkout_release(checkout, &of->request);
+}
+
+int
+client_cancel(struct client *of)
+{
+	return hwt_checkout_cancel(checkout, &of->request);
 }
 
 void
-demand_release(struct demand *demand)
+release_in_granted(struct client *of)
 {
-	unsigned i;
-
-	for (i = 0; i < OBJECTS; i++) {
-		if (demand->store->thing[i].holder == demand)
-			demand->store->thing[i].holder = NULL;
-	}
-	for (i = 0; i < demand->count; i++) {
-		if (demand->item[i].use == HWT_READ)
-			demand_got(demand, i)->readers--;
-	}
-	assert_rc(
-	    hwt_checkout_release(demand->store->checkout, &demand->request), 0);
+	if (of->grant == HWT_GRANTED)
+		assert_ok(client_release(of));
 }
 
-int
-demand_cancel(struct demand *demand)
-{
-	return hwt_checkout_cancel(demand->store->checkout, &demand->request);
-}
+/* Verbs. */
 
-void
-release_in_granted(struct demand *demand)
-{
-	if (demand->grant == HWT_GRANTED)
-		demand_release(demand);
-}
-
-/* In words. */
-
-struct demand party[PARTY];
-static struct store *place;
-
-static void
-make_pause(struct demand *demand, const char *members)
-{
-	demand_init(demand, place, *members != 0 ? members : "z");
-	demand->count = (unsigned)strlen(members);
-	assert_rc(hwt_request_init_pause(place->checkout, &demand->request,
-		      demand->count > 0 ? demand->set : NULL, demand->count,
-		      demand_granted, demand),
-	    0);
-}
-
-void
-party_make(struct store *store, const char *members)
-{
-	char words[128], *word, *rest;
-	struct demand *demand = party;
-
-	memset(party, 0, sizeof(party));
-	place = store;
-	cr_assert(strlen(members) < sizeof(words));
-	strcpy(words, members);
-	for (word = strtok_r(words, " ", &rest); word != NULL;
-	     word = strtok_r(NULL, " ", &rest), demand++) {
-		cr_assert(demand < party + PARTY);
-		if (*word == '!')
-			make_pause(demand, word + 1);
-		else
-			demand_init(demand, store, word);
-	}
-}
-
-OF(take, demand_acquire(&party[i], HWT_NEVER), 0)
-OF(wait_granted, demand_acquire(&party[i], HWT_NEVER), 1)
-OF(try, demand_try(&party[i]), 0)
-OF(refused, demand_try(&party[i]), -EAGAIN)
-OF(cancel, demand_cancel(&party[i]), 0)
-OF(too_late, demand_cancel(&party[i]), -ENOENT)
-OF(timeouts, (int)hwt_pending_timeouts(place->fixture.timer), (int)i)
-OF(retire, hwt_object_retire(place->checkout, &place->thing[i].object), 0)
-OF(cannot_retire, hwt_object_retire(place->checkout, &place->thing[i].object),
-    -EPERM)
-ALONE(pause_all, hwt_checkout_pause(place->checkout, 0), 0)
-ALONE(pause_late, hwt_checkout_pause(place->checkout, 0), -ETIMEDOUT)
-ALONE(resume, hwt_checkout_resume(place->checkout), 0)
-ALONE(shutdown_all, hwt_checkout_shutdown(place->checkout), 0)
-ALONE(cannot_destroy, hwt_checkout_destroy(place->checkout), -EBUSY)
+OF(take, client_acquire(&client[i], HWT_NEVER), 0)
+OF(wait_begins, client_acquire(&client[i], HWT_NEVER), 1)
+OF(try, client_try(&client[i]), 0)
+OF(refused, client_try(&client[i]), -EAGAIN)
+OF(release, client_release(&client[i]), 0)
+OF(cancel, client_cancel(&client[i]), 0)
+OF(too_late, client_cancel(&client[i]), -ENOENT)
+OF(timeouts, (int)hwt_pending_timeouts(manual.timer), (int)i)
+OF(member, hwt_group_add(checkout, &group, &thing[i].object), 0)
+OF(retire, hwt_object_retire(checkout, &thing[i].object), 0)
+OF(cannot_retire, hwt_object_retire(checkout, &thing[i].object), -EPERM)
+ALONE(pause_all, hwt_checkout_pause(checkout, 0), 0)
+ALONE(pause_late, hwt_checkout_pause(checkout, 0), -ETIMEDOUT)
+ALONE(resume, hwt_checkout_resume(checkout), 0)
+ALONE(shut_all_down, hwt_checkout_shutdown(checkout), 0)
+ALONE(cannot_destroy, hwt_checkout_destroy(checkout), -EBUSY)
 
 static void
 take_ms(unsigned i, unsigned delay_ms)
 {
-	expect(demand_acquire(&party[i], HWT_MS(delay_ms)), 0);
+	expect(client_acquire(&client[i], HWT_MS(delay_ms)), 0);
 }
 
 static void
 wait_ms(unsigned i, unsigned delay_ms)
 {
-	expect(demand_acquire(&party[i], HWT_MS(delay_ms)), 1);
-}
-
-static void
-release(unsigned i)
-{
-	demand_release(&party[i]);
+	expect(client_acquire(&client[i], HWT_MS(delay_ms)), 1);
 }
 
 static void
 waits(unsigned i)
 {
-	cr_assert(party[i].calls == 0, "it was told, at: %s", script_at);
+	cr_assert(client[i].calls == 0, "its wait ended by %d, at: %s",
+	    (int)client[i].grant, script_at);
 }
 
-#define TOLD(name, with)                                                       \
-	static void name(unsigned i)                                           \
-	{                                                                      \
-		cr_assert(party[i].calls == 1 && party[i].grant == (with),     \
-		    "told %" PRIu64 " times, last %d, at: %s", party[i].calls, \
-		    (int)party[i].grant, script_at);                           \
+#define ENDED(name, by)                                             \
+	static void name(unsigned i)                                \
+	{                                                           \
+		cr_assert(client[i].calls == 1,                     \
+		    "granted called %" PRIu64 " times, at: %s",     \
+		    client[i].calls, script_at);                    \
+		cr_assert(client[i].grant == (by), "by %d, at: %s", \
+		    (int)client[i].grant, script_at);               \
 	}
-TOLD(granted, HWT_GRANTED)
-TOLD(expired, HWT_GRANT_EXPIRED)
-TOLD(cancelled, HWT_GRANT_CANCELLED)
-TOLD(retired, HWT_GRANT_RETIRED)
-TOLD(shut_down, HWT_GRANT_SHUT_DOWN)
+ENDED(granted, HWT_GRANTED)
+ENDED(expired, HWT_GRANT_EXPIRED)
+ENDED(cancelled, HWT_GRANT_CANCELLED)
+ENDED(retired, HWT_GRANT_RETIRED)
+ENDED(shut_down, HWT_GRANT_SHUT_DOWN)
+
+static void
+before(unsigned first, unsigned second)
+{
+	cr_assert(client[first].turn < client[second].turn,
+	    "the other order, at: %s", script_at);
+}
 
 static void
 releases(unsigned i)
 {
-	party[i].in_granted = release_in_granted;
+	client[i].then = release_in_granted;
 }
 
 static void
-out(unsigned are_out, unsigned wait)
+out(unsigned granted_are, unsigned waiting)
 {
-	struct hwt_checkout_stats stats = store_stats(place);
+	struct hwt_checkout_stats stats = checkout_stats();
 
-	cr_assert(stats.out == are_out && stats.waiting == wait,
+	cr_assert(stats.out == granted_are && stats.waiting == waiting,
 	    "%" PRIu64 " are out, %" PRIu64 " wait, at: %s", stats.out,
 	    stats.waiting, script_at);
 }
@@ -296,41 +272,32 @@ out(unsigned are_out, unsigned wait)
 static void
 pass(unsigned ms)
 {
-	(void)fixture_step(&place->fixture, HWT_MS(ms));
+	(void)manual_step(HWT_MS(ms));
 }
 
 static void
-members(unsigned first, unsigned count)
+holds(unsigned i, unsigned which)
 {
-	store_group(place, first, count);
+	cr_assert(client_holds(&client[i], 0) == &thing[which],
+	    "another object, at: %s", script_at);
 }
 
 static void
-got(unsigned i, unsigned thing)
+holds_none(unsigned i)
 {
-	cr_assert(demand_got(&party[i], 0) == &place->thing[thing],
-	    "another thing, at: %s", script_at);
-}
-
-static void
-got_nothing(unsigned i)
-{
-	cr_assert(demand_got(&party[i], 0) == NULL, "at: %s", script_at);
-}
-
-static void
-forget(unsigned thing)
-{
-	place->thing[thing].holder = NULL;
+	cr_assert(client_holds(&client[i], 0) == NULL, "at: %s", script_at);
 }
 
 void
 play(const char *script)
 {
+	static const char *const letters[] = {"a", "b", "c", "d", "e", "f", "g",
+	    "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t",
+	    "u", "v", "w", "x", "y", "z", NULL};
 	static const struct verb verbs[] = {
 	    {"take", .of = take},
 	    {"take-ms", .two = take_ms},
-	    {"wait", .of = wait_granted},
+	    {"wait", .of = wait_begins},
 	    {"wait-ms", .two = wait_ms},
 	    {"try", .of = try},
 	    {"refused", .of = refused},
@@ -343,23 +310,24 @@ play(const char *script)
 	    {"cancelled", .of = cancelled},
 	    {"retired", .of = retired},
 	    {"shut-down", .of = shut_down},
+	    {"before", .two = before},
 	    {"releases", .of = releases},
 	    {"out", .two = out},
 	    {"timeouts", .of = timeouts},
 	    {"pass", .of = pass},
-	    {"members", .two = members},
-	    {"got", .two = got},
-	    {"got-nothing", .of = got_nothing},
+	    {"member", .of = member},
+	    {"holds", .two = holds},
+	    {"holds-none", .of = holds_none},
 	    {"retire", .of = retire},
 	    {"cannot-retire", .of = cannot_retire},
-	    {"forget", .of = forget},
 	    {"pause", .alone = pause_all},
 	    {"pause-late", .alone = pause_late},
 	    {"resume", .alone = resume},
-	    {"shutdown", .alone = shutdown_all},
+	    {"shutdown", .alone = shut_all_down},
 	    {"cannot-destroy", .alone = cannot_destroy},
 	    {0},
 	};
 
+	script_names = letters;
 	script_run(script, verbs);
 }

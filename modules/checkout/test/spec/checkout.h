@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the suites of the checkout share beyond the library's own
- * (test/spec/support.h): a checkout on a manual timer with some objects, and
- * requests that write down what happens to them, and fail a test that finds an
- * object with two holders.
+ * What the suites of the checkout share beyond test/spec/support.h: a checkout
+ * on a manual timer with objects that know their holders, and clients whose
+ * requests write down what happens to them. A test whose object gets two
+ * holders fails.
+ *
+ * Tests are scripts where they can be: see play.
  */
 #ifndef HWT_TEST_CHECKOUT_H
 #define HWT_TEST_CHECKOUT_H
@@ -13,115 +15,90 @@
 #include "modules/checkout/hwt_checkout.h"
 
 #define OBJECTS 32
+#define CLIENTS 20
 
-/* An object, and who has it: not atomic. */
+/* Written by holders, without atomics. */
 struct thing {
 	struct hwt_object object;
-	struct demand *holder; /* that writes */
+	struct client *writer;
 	unsigned readers;
 };
 
-struct store {
-	struct fixture fixture;
-	struct hwt_checkout *checkout;
-	struct thing thing[OBJECTS];
-	struct hwt_group group; /* behind the objects in order */
-};
+/* Each test has a process of its own. */
+extern struct hwt_checkout *checkout;
+extern struct thing thing[OBJECTS]; /* of the orders 0, 1, ... */
+extern struct hwt_group group; /* behind them in order; without members */
 
-/* options may be NULL. Object i has order i; the group has no members. */
-void store_open(
-    struct store *store, const struct hwt_checkout_options *options);
+/* options may be NULL. */
+void checkout_open(const struct hwt_checkout_options *options);
+/* The same on the timer that `manual` has. */
+void checkout_open_on(const struct hwt_checkout_options *options);
 /* Nothing is out, nobody waits; destroys all. */
-void store_close(struct store *store);
-/* Objects from first on become members of the group. */
-void store_group(struct store *store, unsigned first, unsigned count);
-struct hwt_checkout_stats store_stats(struct store *store);
+void checkout_close(void);
+struct hwt_checkout_stats checkout_stats(void);
 
-/* A test that finds the suite's `store` open, which is closed after the
- * body. */
-#define StoreTest(suite, name) \
-	TestBetween(store_open(&store, NULL), store_close(&store), suite, name)
-/* The same with options. */
-#define StoreTestWith(suite, name, ...)                                      \
-	TestBetween(                                                         \
-	    store_open(&store, &(struct hwt_checkout_options){__VA_ARGS__}), \
-	    store_close(&store), suite, name)
+#define CheckoutTest(suite, name) \
+	TestBetween(checkout_open(NULL), checkout_close(), suite, name)
+#define CheckoutTestWith(suite, name, ...)                              \
+	TestBetween(                                                    \
+	    checkout_open(&(struct hwt_checkout_options){__VA_ARGS__}), \
+	    checkout_close(), suite, name)
 
 /* A request, and what became of it. */
-struct demand {
+struct client {
 	struct hwt_request request;
-	struct store *store;
-	struct hwt_object *set[OBJECTS];
-	/* In the place of set, with a group or for reading. */
 	struct hwt_item item[OBJECTS];
-	bool has_items;
 	unsigned count;
-	/* Set by the test: what granted does besides; may be NULL. */
-	void (*in_granted)(struct demand *demand);
-	const char *then; /* or a script that granted runs; may be NULL */
-	void *data;
+	/* What granted does besides; both may be NULL. */
+	const char *script;
+	void (*then)(struct client *client);
 	/* Written by granted, calls last. */
 	enum hwt_grant grant;
-	uint64_t order; /* of its granted among all; 1 is the first */
-	int rc; /* what in_granted leaves for the test */
+	uint64_t turn; /* among the calls of granted in this process */
 	_Atomic uint64_t calls;
+	int rc; /* for the test */
 };
 
-/* members: "ace" is a set of the objects 0, 2 and 4; "a*" is object 0 and any
- * of the group; "Ab" is object 0 for reading, and 1 for writing. */
-void demand_init(
-    struct demand *demand, struct store *store, const char *members);
-/* Of requests that are prepared otherwise; arg is the demand. */
-hwt_granted demand_granted;
-/* What it has got for its number i. */
-struct thing *demand_got(const struct demand *demand, unsigned i);
-/* These return what the library does, and note who has the objects. */
-int demand_try(struct demand *demand);
-int demand_acquire(struct demand *demand, uint64_t delay_ns);
-int demand_wait(struct demand *demand, uint64_t delay_ns);
-/* Must answer 0. */
-void demand_release(struct demand *demand);
-int demand_cancel(struct demand *demand);
-/* in_granted: releases what was granted. */
-void release_in_granted(struct demand *demand);
+extern struct client client[CLIENTS];
 
-/* A test in words: see test/script.h. */
-#define PARTY 20
-extern struct demand party[PARTY];
-/* Makes one demand for each word of members, with what is said above; one that
- * begins with "!" is a pause. */
-void party_make(struct store *store, const char *members);
+/* set: "ace" are the objects 0, 2 and 4 to write; "aB" is 0 to write and 1 to
+ * read; "a*" is 0 and any one of the group. */
+void client_init(struct client *client, const char *set);
+/* One for each word. */
+void clients(const char *sets);
+/* These answer what the library does, and note who holds what. */
+int client_try(struct client *client);
+int client_acquire(struct client *client, uint64_t delay_ns);
+int client_wait(struct client *client, uint64_t delay_ns);
+int client_release(struct client *client);
+int client_cancel(struct client *client);
+/* What it holds in the place of its item i. */
+struct thing *client_holds(const struct client *client, unsigned i);
+/* A `then`: releases what was granted. */
+void release_in_granted(struct client *client);
+
 /*
- * The verbs, of the demand i of the party:
+ * Runs a script (test/script.h). Clients are numbers, objects are letters.
  *
- *   take i, wait i       acquires: it is granted, or waits
- *   take-ms i n, wait-ms i n   with a delay
- *   try i, refused i     tries: 0, or -EAGAIN
- *   release i, cancel i, too-late i   -ENOENT of a cancel
- *   waits i; granted i, expired i, cancelled i, retired i, shut-down i
- *                        what it was told, once; or nothing yet
- *   releases i           from now on it does in granted
- *   out n m              so many are out, so many wait
+ *   take 0, wait 0       acquire without a deadline: granted at once; waits
+ *   take-ms 0 n, wait-ms 0 n    with one
+ *   try 0, refused 0     try: 0; -EAGAIN
+ *   release 0, cancel 0
+ *   too-late 0           cancel: -ENOENT
+ *   waits 0              granted was not called
+ *   granted 0, expired 0, cancelled 0, retired 0, shut-down 0
+ *                        granted was called once, with that
+ *   before 0 1           and for 0 before it was called for 1
+ *   releases 0           from now on it releases in granted
+ *   out n m              n requests are granted, m wait
  *   timeouts n           are pending
- *   pass ms              time passes
- *   members i n          so many things from i on are of the group
- *   got i k              the first that i has is thing k; got-nothing i
- *   retire k, cannot-retire k, forget k   a thing; and whoever has it
- *   pause, pause-late, resume, shutdown, cannot-destroy
+ *   pass n               n ms pass
+ *   member a             an object becomes one of the group
+ *   holds 0 a, holds-none 0     in the place of its first item
+ *   retire a, cannot-retire a
+ *   pause, pause-late, resume   0; -ETIMEDOUT at once; 0
+ *   shutdown, cannot-destroy
  */
 void play(const char *script);
-
-#define assert_waits(demand) assert_u64((demand)->calls, 0)
-#define assert_told(demand, with)                              \
-	do {                                                   \
-		assert_u64((demand)->calls, 1);                \
-		assert_u64((demand)->grant, (uint64_t)(with)); \
-	} while (0)
-#define assert_stats(store, out_is, waiting_is)                       \
-	do {                                                          \
-		struct hwt_checkout_stats now = store_stats((store)); \
-		assert_u64(now.out, (out_is));                        \
-		assert_u64(now.waiting, (waiting_is));                \
-	} while (0)
 
 #endif

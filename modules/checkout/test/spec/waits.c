@@ -14,128 +14,100 @@ SUITE(deadline);
 
 #define WAITERS 1000
 
-static struct store store;
-
-StoreTest(once, after_one_outcome_no_other)
+CheckoutTest(once, a_wait_that_has_ended_does_not_end_again)
 {
-	party_make(&store, "a a");
-	play("take-ms 0 1000, wait-ms 1 5, cancel 1, cancelled 1, "
-	     "too-late 1, pass 50, release 0, cancelled 1");
-	/* And it can be used again. */
-	play("take-ms 1 5, release 1");
+	clients("a a");
+	play("take-ms 0 1000, wait-ms 1 5, cancel 1, cancelled 1, too-late 1, "
+	     "pass 50, release 0, cancelled 1");
+	play("take 0, wait-ms 1 5, release 0, granted 1, too-late 1, pass 50, "
+	     "granted 1, release 1");
+	/* And the request can be used again. */
+	play("take 1, release 1, waits 1");
 }
 
-/* Whoever waits with it wins or ends; in the end all are told once. */
-static void
-race(unsigned index, void *arg)
+/* The request for {a, b} took a for a moment, and could not have b. */
+CheckoutTest(no_lost_wake, a_rollback_wakes_who_waits_for_the_object)
 {
-	struct demand *demand = arg;
-
-	if (index == 0)
-		demand_release(&demand[0]);
-	else if (index == 1)
-		(void)demand_cancel(&demand[1]);
-	else
-		(void)fixture_step(&store.fixture, HWT_MS(2));
+	clients("a b ab a");
+	play("take 0, take 1, wait 2, wait 3, release 0, waits 2, granted 3, "
+	     "release 3, release 1, granted 2, release 2");
 }
 
-StoreTest(once, release_cancel_and_deadline_at_the_same_time)
+/* It is woken at b, and then waits at a, which comes before it. */
+CheckoutTest(no_lost_wake, a_wake_up_is_handed_on_by_who_then_waits_elsewhere)
 {
-	static struct demand demand[2];
-	unsigned turn;
-
-	for (turn = 0; turn < 300; turn++) {
-		demand_init(&demand[0], &store, "a");
-		demand_init(&demand[1], &store, "ab");
-		assert_rc(demand_acquire(&demand[0], HWT_NEVER), 0);
-		assert_rc(demand_acquire(&demand[1], HWT_MS(1)), 1);
-		in_parallel(3, race, demand);
-		assert_u64(demand[1].calls, 1);
-		if (demand[1].grant == HWT_GRANTED)
-			demand_release(&demand[1]);
-		assert_stats(&store, 0, 0);
-	}
+	clients("a b ab b");
+	play("take 1, wait 2, wait 3, take 0, release 1, waits 2, granted 3, "
+	     "release 3, release 0, granted 2, release 2");
 }
 
-/* Rolling back wakes: the request for {a, b} had a for a moment. */
-StoreTest(no_lost_wake, the_baton_is_handed_on)
+CheckoutTest(no_lost_wake, a_wake_up_is_handed_on_by_who_ends)
 {
-	party_make(&store, "a b ab a");
-	play("take 0, take 1, wait 2, wait 3, release 0, waits 2, "
-	     "granted 3, release 3, release 1, granted 2, release 2");
+	clients("a ab b b");
+	/* It was woken at b, waits at a, and others have come behind it. */
+	play("take 2, wait 1, take 0, wait 3, release 2, granted 3, "
+	     "release 3, take 2, wait 3, cancel 1, cancelled 1, release 2, "
+	     "granted 3, release 3, release 0");
 }
 
-/* The one that is woken cannot reach the object: a is taken meanwhile. */
-StoreTest(no_lost_wake, a_baton_whose_object_comes_later)
+/* Which of them gets it at the release of b differs by its order alone. */
+CheckoutTest(no_lost_wake, of_three_crossed_sets_all_are_granted)
 {
-	party_make(&store, "a b ab b");
-	play("take 1, wait 2, wait 3, take 0, release 1, waits 2, "
-	     "granted 3, release 3, release 0, granted 2, release 2");
+	clients("ab bc ac abc");
+	play("take 3, wait 0, wait 1, wait 2, releases 0, releases 1, "
+	     "releases 2, release 3, granted 0, granted 1, granted 2");
 }
 
-StoreTest(few_wakes, a_thousand_waiters_cost_a_thousand_wakes)
+CheckoutTest(few_wakes, a_thousand_waiters_on_one_object_cost_a_thousand_wakes)
 {
-	static struct demand demand[WAITERS + 1];
+	static struct client waiter[WAITERS + 1];
 	unsigned i;
 
 	for (i = 0; i <= WAITERS; i++) {
-		demand_init(&demand[i], &store, "a");
-		demand[i].in_granted = release_in_granted;
-		assert_rc(demand_acquire(&demand[i], HWT_NEVER), i > 0);
+		client_init(&waiter[i], "a");
+		waiter[i].then = release_in_granted;
+		assert_rc(client_acquire(&waiter[i], HWT_NEVER), i > 0);
 	}
-	demand_release(&demand[0]);
+	assert_ok(client_release(&waiter[0]));
 	for (i = 1; i <= WAITERS; i++) {
-		assert_told(&demand[i], HWT_GRANTED);
-		cr_assert(demand[i].order > demand[i - 1].order);
+		assert_u64(waiter[i].calls, 1);
+		cr_assert(waiter[i].turn > waiter[i - 1].turn);
 	}
-	assert_u64(store_stats(&store).woken, WAITERS);
-	assert_u64(store_stats(&store).waited, WAITERS);
+	cr_assert(checkout_stats().woken <= WAITERS);
+	assert_u64(checkout_stats().waited, WAITERS);
 }
 
-/* Pairs that all wait for both: one wake each, and one more at most. */
-StoreTest(few_wakes, a_thousand_that_wait_for_the_same_pair)
+CheckoutTest(few_wakes, a_grant_without_a_wait_takes_no_memory_and_no_timeout)
 {
-	static struct demand demand[WAITERS + 1];
-	uint64_t woken;
-	unsigned i;
-
-	for (i = 0; i <= WAITERS; i++) {
-		demand_init(&demand[i], &store, "ab");
-		demand[i].in_granted = release_in_granted;
-		assert_rc(demand_acquire(&demand[i], HWT_NEVER), i > 0);
-	}
-	demand_release(&demand[0]);
-	for (i = 1; i <= WAITERS; i++)
-		assert_told(&demand[i], HWT_GRANTED);
-	woken = store_stats(&store).woken;
-	cr_assert(woken <= 2 * WAITERS, "%" PRIu64, woken);
-}
-
-StoreTest(few_wakes, a_grant_without_a_wait_takes_no_memory)
-{
-	party_make(&store, "hgfedcba");
+	clients("hgfedcba");
 	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	play("take-ms 0 1000, release 0");
+	play("take-ms 0 1000, timeouts 0, release 0");
 	assert_u64(fault_disarm(), 0);
-	assert_u64(store_stats(&store).waited, 0);
+	assert_u64(checkout_stats().waited, 0);
 }
 
-StoreTest(deadline, it_ends_the_wait_and_not_before_its_time)
+CheckoutTest(deadline, ends_the_wait_and_not_before_its_delay_has_passed)
 {
-	party_make(&store, "a a");
+	clients("a a");
 	play("take-ms 0 1, wait-ms 1 5");
-	(void)fixture_step(&store.fixture, HWT_MS(5) - 1);
+	(void)manual_step(HWT_MS(5) - 1);
 	play("waits 1");
-	(void)fixture_step(&store.fixture, 1 + FIXTURE_TICK);
-	play("expired 1");
+	(void)manual_step(1 + FIXTURE_TICK);
+	play("expired 1, timeouts 0");
 	/* The grant has outlived its own delay. */
 	play("out 1 0, release 0, expired 1");
-	assert_u64(store_stats(&store).expired, 1);
+	assert_u64(checkout_stats().expired, 1);
 }
 
-StoreTest(deadline, a_grant_in_time_cancels_it)
+CheckoutTest(deadline, is_cancelled_by_a_grant)
 {
-	party_make(&store, "a a");
+	clients("a a");
 	play("take 0, wait-ms 1 5, timeouts 1, release 0, granted 1, "
 	     "timeouts 0, pass 50, out 1 0, release 1");
+}
+
+CheckoutTest(deadline, of_zero_ends_on_the_next_tick)
+{
+	clients("a a");
+	play("take 0, wait-ms 1 0, waits 1, pass 2, expired 1, release 0");
 }

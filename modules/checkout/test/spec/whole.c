@@ -1,117 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * whole: a granted request holds all its objects, a waiting one none.
- * one-holder: no object is in two granted requests.
+ * whole: a granted request holds all its objects, a waiting one none, until
+ * hold_after lets it.
+ * one-holder: no object is in two granted requests, unless both read it; with
+ * threads: test/stress/checkout_race.c.
  */
 #include "modules/checkout/test/spec/checkout.h"
 
 SUITE(whole);
 SUITE(one_holder);
 
-static struct store store;
-
-StoreTest(whole, a_free_set_is_granted_at_once)
+CheckoutTest(whole, a_free_set_is_granted_at_once)
 {
-	party_make(&store, "ca");
-	play("take-ms 0 1000, out 1 0, waits 0, timeouts 0, release 0");
+	clients("ca ac");
+	play("take-ms 0 1000, out 1 0, timeouts 0, holds 0 c, refused 1, "
+	     "release 0, holds-none 0, try 1, release 1, waits 0");
 }
 
-/* Terracotta's: one has B; who wants A and B waits, and then gets both. */
-StoreTest(whole, one_of_two_is_held_by_another)
+/* Terracotta's: one holds B; who wants A and B waits, and then gets both. */
+CheckoutTest(whole, held_by_one_a_set_waits_and_then_gets_exactly_both)
 {
-	party_make(&store, "b ab a");
-	play("take-ms 0 1000, wait-ms 1 1000, waits 1, out 1 1");
-	/* It holds nothing. */
-	play("try 2, release 2, release 0, granted 1, out 1 0, refused 2, "
-	     "refused 0, release 1");
+	clients("b ab a b");
+	play("take 0, wait 1, waits 1, out 1 1, holds-none 1, "
+	     "release 0, granted 1, out 1 0, refused 2, refused 3, "
+	     "release 1, try 2, try 3, release 2, release 3");
+	cr_assert(client_holds(&client[1], 1) == NULL);
 }
 
-StoreTest(whole, try_that_is_refused_holds_nothing)
+CheckoutTest(whole, a_waiting_set_holds_none_of_its_objects)
 {
-	party_make(&store, "c abc ab");
-	play("try 0, refused 1, try 2, release 2, release 0, try 1, "
-	     "release 1");
+	clients("c abc ab");
+	play("take 0, wait 1, try 2, release 2, try 2, release 0, waits 1, "
+	     "release 2, granted 1, release 1");
 }
 
-/* After one refusal it keeps a, until it has b too. */
-StoreTestWith(whole, hold_after_keeps_what_it_has, .hold_after = 1)
+CheckoutTest(whole, a_try_that_is_refused_holds_nothing)
 {
-	party_make(&store, "b ab a");
-	play("take-ms 0 1000, wait-ms 1 1000, refused 2, out 1 1");
-	assert_u64(store_stats(&store).granted, 1);
-	play("release 0, granted 1, out 1 0, release 1, try 2, release 2");
-	/* What it keeps is free again when its wait ends. */
-	play("take-ms 0 1000, wait-ms 1 1000, pause-late, cancel 1, "
-	     "cancelled 1, out 1 0");
-	assert_u64(store_stats(&store).granted, 4);
-	play("try 2, release 2, release 0");
+	clients("c abc ab");
+	play("try 0, refused 1, out 1 0, try 2, release 2, release 0, "
+	     "try 1, release 1");
 }
 
-/* The two objects are taken in turns, so that it is refused each time that one
- * is returned. */
-static unsigned
-refusals_until_it_keeps_a(const char *taken_first)
+/* After one refusal it keeps a, until it has b too, or its wait ends. */
+CheckoutTestWith(whole, a_set_holds_while_it_waits_after_hold_after_refusals,
+    .hold_after = 1)
 {
-	const struct hwt_checkout_options options = {.hold_after = 255};
-	struct demand one = {0};
-	struct demand other = {0};
-	struct demand both = {0};
-	struct demand *taken = &one, *free = &other, *swap;
-	unsigned refusals = 1;
+	clients("b ab a");
+	play("take 0, wait-ms 1 1000, refused 2, out 1 1, release 0, "
+	     "granted 1, release 1, try 2, release 2");
+	play("take 0, wait-ms 1 5, refused 2, pass 50, expired 1, try 2, "
+	     "release 2, wait 1, refused 2, cancel 1, cancelled 1, try 2, "
+	     "release 2, release 0");
+}
 
-	store_open(&store, &options);
-	demand_init(taken, &store, taken_first);
-	demand_init(free, &store, *taken_first == 'a' ? "b" : "a");
-	demand_init(&both, &store, "ab");
-	assert_rc(hwt_checkout_try(store.checkout, &taken->request), 0);
-	assert_rc(demand_acquire(&both, HWT_SEC(1)), 1);
-	while (refusals < 1000 &&
-	    hwt_checkout_try(store.checkout, &free->request) == 0) {
-		assert_rc(
-		    hwt_checkout_release(store.checkout, &taken->request), 0);
-		assert_waits(&both);
+/* a and b are taken by turns, so that each release refuses it once more. */
+static uint64_t
+refusals_before_a_set_holds(uint32_t hold_after, uint64_t most)
+{
+	struct client *taken = &client[1], *other = &client[0], *swap;
+	uint64_t refusals = 1;
+
+	checkout_open(&(struct hwt_checkout_options){.hold_after = hold_after});
+	clients("a b ab");
+	play("take 1, wait 2");
+	while (refusals < most && client_try(other) == 0) {
+		assert_ok(client_release(taken));
+		play("waits 2");
 		swap = taken;
-		taken = free;
-		free = swap;
+		taken = other;
+		other = swap;
 		refusals++;
 	}
-	assert_rc(hwt_checkout_release(store.checkout, &taken->request), 0);
-	assert_told(&both, HWT_GRANTED);
-	demand_release(&both);
-	store_close(&store);
+	assert_ok(client_release(taken));
+	play("granted 2, release 2");
+	checkout_close();
 	return refusals;
 }
 
-Test(whole, hold_after_has_up_to_255_refusals)
+Test(whole, a_set_holds_after_16_refusals_unless_options_say_otherwise)
 {
-	/* The 255th is for b. */
-	assert_u64(refusals_until_it_keeps_a("b"), 255);
-	/* It is for a, so that there is nothing to keep before the 256th. */
-	assert_u64(refusals_until_it_keeps_a("a"), 256);
+	/* The one that counts may be for the object that it would hold. */
+	cr_assert(refusals_before_a_set_holds(0, 1000) - 16 <= 1);
+	cr_assert(refusals_before_a_set_holds(255, 1000) - 255 <= 1);
+	cr_assert(refusals_before_a_set_holds(2, 1000) - 2 <= 1);
+	assert_u64(refusals_before_a_set_holds(HWT_CHECKOUT_NEVER, 1000), 1000);
 }
 
-static void
-plain_transfers(unsigned index, void *arg)
+CheckoutTest(one_holder, of_crossed_sets_one_is_granted_at_a_time)
 {
-	struct demand *demand = arg;
-	struct demand *mine = &demand[index];
-	unsigned turn;
-
-	for (turn = 0; turn < 2000; turn++) {
-		assert_rc(demand_wait(mine, HWT_NEVER), 0);
-		demand_release(mine);
-	}
-}
-
-/* The holder fields are plain: see also test/stress/checkout_race.c. */
-StoreTest(one_holder, crossed_sets_in_four_threads)
-{
-	static const char *const sets[] = {"abc", "cda", "bd", "dcba"};
-	static struct demand demand[4];
-	unsigned i;
-
-	for (i = 0; i < 4; i++)
-		demand_init(&demand[i], &store, sets[i]);
-	in_parallel(4, plain_transfers, demand);
-	assert_u64(store_stats(&store).granted, 8000);
+	clients("abc cda bd dcba");
+	play("take 0, refused 1, refused 2, wait 1, wait 3, refused 2, "
+	     "releases 1, releases 3, release 0, granted 1, granted 3, "
+	     "take 2, release 2");
 }

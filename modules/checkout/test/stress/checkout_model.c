@@ -1,29 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random calls in one thread, each held against a plain account of who has
- * which object, and who reads it: what it answers, which waits have ended by it
- * and how, and the counts. Time moves by hand. After each step, but in a pause,
- * nobody waits whose objects are all free, or read while nobody waits to write
- * them; of a group, one that is free is enough.
+ * Random calls of checkout and store in one thread, each held against a plain
+ * account: an array of all objects and keys with who holds or reads each, and
+ * an array of all requests, which are searched. The account says what a call
+ * may answer, which waits end by it and how, which loads and unloads may begin,
+ * and the counts. Time moves by hand.
+ *
+ * After each step, but in a pause, nobody waits whose objects are all free, or
+ * read while nobody waits to write them; of a group, one that is free is
+ * enough; a key that is wanted is there, or is being loaded or unloaded; and
+ * what is beyond the store's limit is in use.
  *
  * Which of those that wait is granted is the checkout's to choose; the account
- * checks that it may be. With hold_after a waiting request may have some of its
- * objects, which shows from outside only in what is refused: there, less is
- * known beforehand.
+ * checks that it may be. With hold_after a waiting request may hold objects,
+ * which shows from outside only in what is refused: in those rounds less is
+ * known beforehand. In some rounds memory fails now and then; the call then
+ * answers -ENOMEM, and nothing has changed.
  */
-#include "test/stress/stress.h"
-
-#include "modules/checkout/hwt_checkout.h"
+#include "modules/checkout/test/stress/wish.h"
 
 enum {
 	OBJECTS = 6,
-	MEMBERS = 3, /* of the group at most, behind the objects */
-	ALL = OBJECTS + MEMBERS,
-	ANY = OBJECTS, /* among a subject's members: one of the group */
-	SUBJECTS = 12,
-	STEPS = 2000, /* of a round, on a checkout of its own */
+	MEMBERS = 3, /* of the group at most */
+	KEYS = 5, /* of the store */
+	/* Places of the account: objects, members, keys. */
+	FIRST_MEMBER = OBJECTS,
+	FIRST_KEY = FIRST_MEMBER + MEMBERS,
+	PLACES = FIRST_KEY + KEYS,
+	ANY = PLACES, /* among a request's members: one of the group */
+	OF_OBJECTS = 10, /* requests */
+	OF_KEYS = 6,
+	REQUESTS = OF_OBJECTS + OF_KEYS,
+	STEPS = 2000, /* of a round, on a checkout and a store of its own */
 	ROUNDS = 500,
-	TICK = 1000000
+	TICK = 1000000,
+	LIMIT = 3, /* of the store, where it has one */
+	IDLE_TICKS = 20
 };
 
 enum state {
@@ -33,31 +45,68 @@ enum state {
 };
 
 static struct subject {
-	struct hwt_request request;
-	struct hwt_item set[OBJECTS + 1];
-	const struct hwt_item *any; /* of these, of the group */
-	unsigned members, reads; /* bits; reads are among the members */
+	struct wish wish;
+	const struct hwt_item *any; /* of its items, the group's */
+	uint32_t members, reads; /* bits of places; reads are among members */
 	enum state state;
 	uint64_t due_ns;
-	enum hwt_grant ends_by; /* this step; 0: none */
+	int ends_by; /* in this step, as its end says; 0: it does not */
 	bool releases; /* in granted */
 	bool acquires; /* in granted, another one */
-} subject[SUBJECTS];
+	bool in_call; /* its acquire or release has not returned */
+} subject[REQUESTS];
 
-static struct hwt *timer;
-static struct hwt_checkout *checkout;
+enum there {
+	ABSENT,
+	LOADING,
+	THERE,
+	UNLOADING
+};
+
+static struct place {
+	const struct subject *holder; /* that writes */
+	unsigned readers;
+	struct hwt_object object; /* not of a key */
+	bool is_member;
+	/* Of a key. */
+	enum there there;
+	struct hwt_store_job *job; /* that answers later */
+	uint64_t used_ns; /* when it was released, or loaded */
+	char name;
+} place[PLACES];
+
 static struct hwt_group group;
-static struct hwt_object object[ALL];
-static bool is_member[ALL]; /* of the group */
-static const struct subject *holder[ALL]; /* that writes */
-static unsigned readers[OBJECTS];
 static uint64_t now_ns, rng;
 static uint64_t granted, expired, cancelled, retired; /* of this round */
-static uint64_t grants, ends; /* of all */
+static uint64_t loads, unloads, failures;
+static uint64_t grants, ends, all_loads, all_unloads, no_memory; /* of all */
 static uint32_t hold_after;
-static unsigned retiring; /* bits: no call may begin to use them */
-static bool paused, told; /* by pauser */
-static struct hwt_request pauser;
+static uint32_t retiring; /* bits: no call may begin to use them */
+static bool paused, destroying;
+static uint64_t limit, idle_ns; /* of the store */
+static uint64_t
+    disturbed_ns; /* of the last pause, or unload that was refused */
+static bool over_limit; /* it may be, until the next release of a key */
+static uint64_t timeouts_of_store;
+
+/* Memory: the nth allocation from now fails, 0: none. */
+static uint64_t fails_at;
+static bool memory_failed; /* in this step */
+static bool memory_fails; /* now and then, in this round */
+
+#define FAILING(name, parameters, arguments)            \
+	void *__real_##name parameters;                 \
+	void *__wrap_##name parameters;                 \
+	void *__wrap_##name parameters                  \
+	{                                               \
+		if (fails_at == 0 || --fails_at > 0)    \
+			return __real_##name arguments; \
+		memory_failed = true;                   \
+		return NULL;                            \
+	}
+FAILING(malloc, (size_t size), (size))
+FAILING(calloc, (size_t count, size_t size), (count, size))
+FAILING(aligned_alloc, (size_t alignment, size_t size), (alignment, size))
 
 static uint64_t
 hand_moved(void *ctx)
@@ -72,6 +121,12 @@ draw(unsigned bound)
 	return (unsigned)random_below(&rng, bound);
 }
 
+static bool
+has(uint32_t bits, unsigned i)
+{
+	return bits >> i & 1;
+}
+
 static struct hwt_checkout_stats
 stats_now(void)
 {
@@ -84,9 +139,9 @@ stats_now(void)
 /* The account. */
 
 static bool
-has(unsigned bits, unsigned i)
+is_there(unsigned i)
 {
-	return bits >> i & 1;
+	return i < FIRST_KEY || place[i].there == THERE;
 }
 
 static bool
@@ -94,8 +149,8 @@ member_is_free(void)
 {
 	unsigned i;
 
-	for (i = OBJECTS; i < ALL; i++) {
-		if (is_member[i] && holder[i] == NULL)
+	for (i = FIRST_MEMBER; i < FIRST_KEY; i++) {
+		if (place[i].is_member && place[i].holder == NULL)
 			return true;
 	}
 	return false;
@@ -107,12 +162,13 @@ may_have(const struct subject *s)
 {
 	unsigned i;
 
-	if (has(s->members, ANY) && !member_is_free())
+	if (paused || (has(s->members, ANY) && !member_is_free()))
 		return false;
-	for (i = 0; i < OBJECTS; i++) {
-		if (has(s->members, i) &&
-		    (holder[i] != NULL ||
-			(readers[i] > 0 && !has(s->reads, i))))
+	for (i = 0; i < PLACES; i++) {
+		if (!has(s->members, i))
+			continue;
+		if (!is_there(i) || place[i].holder != NULL ||
+		    (place[i].readers > 0 && !has(s->reads, i)))
 			return false;
 	}
 	return true;
@@ -123,7 +179,7 @@ writer_waits(unsigned i)
 {
 	const struct subject *s;
 
-	for (s = subject; s < subject + SUBJECTS; s++) {
+	for (s = subject; s < subject + REQUESTS; s++) {
 		if (s->state == WAITING && has(s->members & ~s->reads, i))
 			return true;
 	}
@@ -136,8 +192,8 @@ must_have(const struct subject *s)
 {
 	unsigned i;
 
-	for (i = 0; i < OBJECTS; i++) {
-		if (has(s->reads, i) && readers[i] > 0 && writer_waits(i))
+	for (i = 0; i < PLACES; i++) {
+		if (has(s->reads, i) && place[i].readers > 0 && writer_waits(i))
 			return false;
 	}
 	return may_have(s);
@@ -148,10 +204,10 @@ take_member(const struct subject *s)
 {
 	unsigned i;
 
-	for (i = OBJECTS; i < ALL; i++) {
-		if (s->any->granted == &object[i] && is_member[i] &&
-		    holder[i] == NULL) {
-			holder[i] = s;
+	for (i = FIRST_MEMBER; i < FIRST_KEY; i++) {
+		if (s->any->granted == &place[i].object && place[i].is_member &&
+		    place[i].holder == NULL) {
+			place[i].holder = s;
 			return;
 		}
 	}
@@ -164,108 +220,303 @@ take(struct subject *s)
 	unsigned i;
 
 	stress_must(!paused, "granted in a pause");
-	stress_must(may_have(s), "an object has two holders");
+	stress_must(may_have(s), "an object has two holders, or is not there");
 	if (has(s->members, ANY))
 		take_member(s);
-	for (i = 0; i < OBJECTS; i++) {
+	for (i = 0; i < PLACES; i++) {
 		if (has(s->reads, i))
-			readers[i]++;
+			place[i].readers++;
 		else if (has(s->members, i))
-			holder[i] = s;
+			place[i].holder = s;
 	}
 	s->state = OUT;
 	granted++;
 }
 
 static void
-release(struct subject *s)
+note_used(const struct subject *s)
 {
 	unsigned i;
 
-	for (i = 0; i < ALL; i++) {
-		if (holder[i] == s)
-			holder[i] = NULL;
+	for (i = FIRST_KEY; i < PLACES; i++) {
+		if (has(s->members, i))
+			place[i].used_ns = now_ns;
 	}
-	for (i = 0; i < OBJECTS; i++)
-		readers[i] -= has(s->reads, i);
-	s->state = IDLE;
-	stress_must(
-	    hwt_checkout_release(checkout, &s->request) == 0, "release");
+	over_limit = over_limit || s->wish.wants_keys;
 }
 
-/* What one end returns with hold_after, or leaves to readers, may be a grant
- * for another. */
 static void
-note_end(struct subject *s, enum hwt_grant grant)
+release(struct subject *s)
 {
-	if (grant == HWT_GRANTED)
+	unsigned i;
+	int rc;
+
+	for (i = 0; i < PLACES; i++) {
+		if (place[i].holder == s)
+			place[i].holder = NULL;
+		if (has(s->reads, i))
+			place[i].readers--;
+	}
+	s->state = IDLE;
+	note_used(s);
+	over_limit = over_limit && !s->wish.wants_keys;
+	s->in_call = true;
+	rc = wish_release(&s->wish);
+	s->in_call = false;
+	stress_must(rc == 0, "release: %d", rc);
+}
+
+/* What a wait that ended says; with hold_after, or readers, what one end frees
+ * may be granted to another before it is told of its own. */
+static void
+note_end(struct subject *s, int result)
+{
+	if (result == 0)
 		stress_must(hold_after != HWT_CHECKOUT_NEVER || s->reads != 0 ||
 			s->ends_by == 0,
-		    "granted too late");
+		    "granted, and should have ended by %d", s->ends_by);
 	else
-		stress_must(grant == s->ends_by, "ended by %d, not by %d",
-		    (int)grant, (int)s->ends_by);
-	s->ends_by = (enum hwt_grant)0;
-	expired += grant == HWT_GRANT_EXPIRED;
-	cancelled += grant == HWT_GRANT_CANCELLED;
-	retired += grant == HWT_GRANT_RETIRED;
-	ends += grant != HWT_GRANTED;
+		stress_must(result == s->ends_by ||
+			(result == -ENOMEM && memory_failed),
+		    "ended by %d, not by %d", result, s->ends_by);
+	s->ends_by = 0;
+	note_used(s);
+	expired += result == -ETIMEDOUT;
+	cancelled += result == -ECANCELED;
+	retired += result == -EIDRM;
+	ends += result != 0;
 }
 
 static void acquire(struct subject *s, bool in_granted);
 
 static void
-note_granted(struct hwt_request *request, void *arg, enum hwt_grant grant)
+end_wait(struct wish *wish, int result)
 {
-	struct subject *s = arg;
-	struct subject *other = &subject[draw(SUBJECTS)];
+	struct subject *s = (struct subject *)wish;
+	struct subject *other = &subject[draw(REQUESTS)];
 
-	stress_must(request == &s->request && s->state == WAITING,
-	    "told what it did not wait for");
+	stress_must(s->state == WAITING, "granted without a wait");
 	s->state = IDLE;
-	if (grant == HWT_GRANTED)
+	if (result == 0)
 		take(s);
-	note_end(s, grant);
-	if (s->acquires && other->state == IDLE && other->members != 0 &&
-	    !(other->members & retiring))
+	note_end(s, result);
+	if (s->acquires && other->state == IDLE && !other->in_call &&
+	    other->members != 0 && !(other->members & retiring))
 		acquire(other, true);
-	if (s->releases && grant == HWT_GRANTED)
+	if (s->releases && result == 0)
 		release(s);
+}
+
+/* Loads and unloads. */
+
+static void
+end_load(unsigned i, bool works)
+{
+	struct subject *s;
+
+	place[i].there = works ? THERE : ABSENT;
+	place[i].used_ns = now_ns;
+	over_limit = true;
+	loads++;
+	failures += !works;
+	for (s = subject; !works && s < subject + REQUESTS; s++) {
+		if (s->state == WAITING && has(s->members, i) &&
+		    s->ends_by == 0)
+			s->ends_by = -EIO;
+	}
+}
+
+static int
+load(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
+    struct hwt_loaded *loaded)
+{
+	unsigned i = FIRST_KEY + (unsigned)(*(const char *)key - 'a');
+	unsigned how = draw(6);
+
+	stress_must(ctx == place && size == 1 && i < PLACES, "load's key");
+	stress_must(place[i].there == ABSENT, "loaded twice");
+	if (how < 2) {
+		place[i].there = LOADING;
+		place[i].job = job;
+		return HWT_STORE_LATER;
+	}
+	loaded->value = &place[i];
+	end_load(i, how > 2);
+	return how > 2 ? 0 : -EIO;
+}
+
+static bool
+is_wanted(unsigned i)
+{
+	const struct subject *s;
+
+	for (s = subject; s < subject + REQUESTS; s++) {
+		if (s->state != IDLE && !s->in_call && s->ends_by == 0 &&
+		    has(s->members, i))
+			return true;
+	}
+	return false;
+}
+
+static uint64_t
+count_there(void)
+{
+	uint64_t count = 0;
+	unsigned i;
+
+	for (i = FIRST_KEY; i < PLACES; i++)
+		count += place[i].there == THERE;
+	return count;
+}
+
+static uint64_t
+count_jobs(void)
+{
+	uint64_t count = 0;
+	unsigned i;
+
+	for (i = FIRST_KEY; i < PLACES; i++)
+		count += place[i].job != NULL;
+	return count;
+}
+
+static void
+check_unload(unsigned i)
+{
+	bool too_many = limit > 0 && count_there() > limit;
+
+	stress_must(!is_wanted(i), "unloaded while it is wanted");
+	stress_must(destroying || too_many ||
+		(idle_ns > 0 && now_ns - place[i].used_ns >= idle_ns),
+	    "unloaded after %" PRIu64 " ns, of %" PRIu64,
+	    now_ns - place[i].used_ns, count_there());
+}
+
+static int
+unload(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
+    void *value)
+{
+	unsigned i = FIRST_KEY + (unsigned)(*(const char *)key - 'a');
+	unsigned how = destroying ? 5 : draw(6);
+
+	stress_must(ctx == place && size == 1 && i < PLACES, "unload's key");
+	stress_must(value == &place[i], "another value");
+	stress_must(place[i].there == THERE, "it is not there");
+	stress_must(place[i].holder == NULL && place[i].readers == 0,
+	    "unloaded while it is held");
+	stress_must(!paused || destroying, "an unload in a pause");
+	check_unload(i);
+	if (how == 0) {
+		place[i].there = UNLOADING;
+		place[i].job = job;
+		return HWT_STORE_LATER;
+	}
+	if (how == 1) {
+		disturbed_ns = now_ns;
+		over_limit = true;
+		return -EBUSY;
+	}
+	place[i].there = ABSENT;
+	unloads++;
+	return 0;
+}
+
+static void
+step_complete(unsigned i)
+{
+	const struct hwt_loaded loaded = {.value = &place[i]};
+	struct hwt_store_job *job = place[i].job;
+	bool works = destroying || draw(4) > 0;
+	int rc;
+
+	if (job == NULL)
+		return;
+	place[i].job = NULL;
+	if (place[i].there == LOADING) {
+		end_load(i, works);
+	} else {
+		place[i].there = works ? ABSENT : THERE;
+		unloads += works;
+		if (!works) {
+			disturbed_ns = now_ns;
+			over_limit = true;
+		}
+	}
+	rc = hwt_store_complete(store, job, works ? 0 : -EIO, &loaded);
+	stress_must(rc == 0, "complete: %d", rc);
 }
 
 /* After each step. */
 
 static void
-check_subject(const struct subject *s)
+check_wait(const struct subject *s)
 {
-	stress_must(s->ends_by == 0, "not ended by %d", (int)s->ends_by);
-	if (s->state == WAITING && !paused && hold_after == HWT_CHECKOUT_NEVER)
+	unsigned i;
+
+	for (i = FIRST_KEY; i < PLACES && !paused; i++)
+		stress_must(!has(s->members, i) || place[i].there != ABSENT,
+		    "it waits for what nobody loads");
+	if (hold_after == HWT_CHECKOUT_NEVER)
 		stress_must(!must_have(s), "it waits for nothing");
+}
+
+static void
+check_keys(void)
+{
+	uint64_t there = count_there(), after_ns;
+	struct hwt_store_stats stats;
+	unsigned i;
+
+	for (i = FIRST_KEY; i < PLACES; i++) {
+		if (place[i].there != THERE || is_wanted(i))
+			continue;
+		stress_must(limit == 0 || there <= limit || over_limit,
+		    "%" PRIu64 " are there, and %u is not wanted", there, i);
+		after_ns = place[i].used_ns > disturbed_ns ? place[i].used_ns
+							   : disturbed_ns;
+		/* One more, since time moves by several ticks. */
+		stress_must(idle_ns == 0 || paused ||
+			now_ns - after_ns <= 3 * idle_ns + 6 * TICK,
+		    "%u is idle for too long", i);
+	}
+	stress_must(hwt_store_read_stats(store, &stats) == 0, "stats");
+	/* Objects that were made before there was no memory for the next one
+	 * of the set fail as if their loads had. */
+	if (memory_failed && stats.failures > failures) {
+		loads += stats.failures - failures;
+		failures = stats.failures;
+	}
+	stress_must(stats.jobs == count_jobs(), "%" PRIu64 " jobs", stats.jobs);
+	stress_must(stats.loads == loads && stats.failures == failures &&
+		stats.unloads == unloads,
+	    "%" PRIu64 " of %" PRIu64 " loads, %" PRIu64 " of %" PRIu64
+	    " failures, %" PRIu64 " of %" PRIu64 " unloads",
+	    stats.loads, loads, stats.failures, failures, stats.unloads,
+	    unloads);
 }
 
 static void
 check_all(void)
 {
 	struct hwt_checkout_stats stats = stats_now();
-	uint64_t out = 0, waiting = 0, timeouts = 0;
-	unsigned i;
+	uint64_t out = 0, waiting = 0, timeouts = timeouts_of_store;
+	const struct subject *s;
 
-	for (i = 0; i < SUBJECTS; i++) {
-		check_subject(&subject[i]);
-		out += subject[i].state == OUT;
-		waiting += subject[i].state == WAITING;
-		timeouts += subject[i].state == WAITING &&
-		    subject[i].due_ns != HWT_NEVER;
+	for (s = subject; s < subject + REQUESTS; s++) {
+		stress_must(s->ends_by == 0, "not ended by %d", s->ends_by);
+		out += s->state == OUT;
+		if (s->state != WAITING)
+			continue;
+		waiting++;
+		timeouts += s->due_ns != HWT_NEVER;
+		check_wait(s);
 	}
+	check_keys();
 	stress_must(stats.waiting == waiting, "%" PRIu64 " wait, not %" PRIu64,
 	    stats.waiting, waiting);
-	if (hold_after == HWT_CHECKOUT_NEVER) {
-		stress_must(stats.out == out, "%" PRIu64 " are out", stats.out);
-		stress_must(stats.granted == granted, "granted");
-	}
-	stress_must(out + paused > 0 || waiting == 0, "all wait");
-	stress_must(stats.expired == expired && stats.cancelled == cancelled &&
-		stats.retired == retired,
+	stress_must(
+	    out > 0 || paused || waiting == 0 || count_jobs() > 0, "all wait");
+	stress_must(stats.expired == expired && stats.cancelled == cancelled,
 	    "counts of ends");
 	stress_must(hwt_pending_timeouts(timer) == timeouts, "timeouts");
 }
@@ -275,35 +526,66 @@ check_all(void)
 static void
 make_request(struct subject *s)
 {
-	unsigned count = 0;
-	unsigned i, k, first = draw(OBJECTS + 1);
+	struct wish *wish = &s->wish;
+	unsigned k, i, first = draw(PLACES + 1);
+	enum hwt_use use;
 
-	for (k = 0; k <= OBJECTS; k++) {
-		i = (first + k) % (OBJECTS + 1);
+	wish->count = 0;
+	wish->ended = end_wait;
+	for (k = 0; k <= PLACES; k++) {
+		i = (first + k) % (PLACES + 1);
+		use = has(s->reads, i) ? HWT_READ : HWT_WRITE;
 		if (!has(s->members, i))
 			continue;
-		s->set[count].wanted = i == ANY ? &group.any : &object[i];
-		s->any = i == ANY ? &s->set[count] : s->any;
-		s->set[count++].use = has(s->reads, i) ? HWT_READ : HWT_WRITE;
+		if (i == ANY)
+			s->any = &wish->item[wish->count];
+		if (wish->wants_keys)
+			wish->key[wish->count++] = (struct hwt_store_item){
+			    .key = &place[i].name, .size = 1, .use = use};
+		else
+			wish->item[wish->count++] = (struct hwt_item){
+			    .wanted = i == ANY ? &group.any : &place[i].object,
+			    .use = use};
 	}
-	stress_must(hwt_request_init_items(
-			&s->request, s->set, count, note_granted, s) == 0,
-	    "request");
+	wish_init(wish);
 }
 
+/* Small sets are more likely. */
 static void
 prepare(struct subject *s)
 {
+	unsigned first = s->wish.wants_keys ? FIRST_KEY : 0;
+	unsigned count = s->wish.wants_keys ? KEYS : OBJECTS;
+
 	if (s->members == 0 || draw(4) == 0) {
-		/* Small sets are more likely. */
-		s->members = 1u << draw(OBJECTS + 1) | 1u << draw(OBJECTS + 1);
+		s->members =
+		    1u << (first + draw(count)) | 1u << (first + draw(count));
 		if (draw(4) == 0)
-			s->members |= 1u << draw(OBJECTS) | 1u << draw(OBJECTS);
-		s->reads = draw(2) == 0 ? s->members & draw(1u << OBJECTS) : 0;
+			s->members |= 1u << (first + draw(count)) |
+			    1u << (first + draw(count));
+		s->reads =
+		    draw(2) == 0 ? s->members & draw(1u << count) << first : 0;
+		if (!s->wish.wants_keys && draw(4) == 0)
+			s->members |= 1u << ANY;
 		make_request(s);
 	}
 	s->releases = draw(3) == 0;
 	s->acquires = draw(6) == 0;
+}
+
+/* A call that says so has changed nothing. */
+static bool
+acquire_failed(struct subject *s, int rc)
+{
+	if (!(rc == -ENOMEM && memory_failed) &&
+	    !(rc == -EIO && s->ends_by == -EIO))
+		return false;
+	s->state = IDLE;
+	s->ends_by = 0;
+	/* It may have used its keys, or not. */
+	disturbed_ns = now_ns;
+	over_limit = true;
+	return true;
 }
 
 /* In granted, others may have been granted already that are told later. */
@@ -311,27 +593,29 @@ static void
 acquire(struct subject *s, bool in_granted)
 {
 	uint64_t delay_ns = draw(2) == 0 ? HWT_NEVER : (1 + draw(40)) * TICK;
-	bool may = !paused && may_have(s), must = !paused && must_have(s);
+	bool may = may_have(s), must = must_have(s);
 	bool unsure = in_granted || hold_after != HWT_CHECKOUT_NEVER;
+	bool loads_some = false;
+	unsigned i;
 	int rc;
 
+	for (i = FIRST_KEY; i < PLACES; i++)
+		loads_some = loads_some || (has(s->members, i) && !is_there(i));
 	s->state = WAITING;
 	s->due_ns = delay_ns == HWT_NEVER ? HWT_NEVER : now_ns + delay_ns;
+	s->in_call = true;
 	if (must && !unsure && draw(3) == 0)
-		rc = hwt_checkout_acquire_wait(checkout, &s->request, delay_ns);
+		rc = wish_wait(&s->wish, delay_ns);
 	else
-		rc = hwt_checkout_acquire(checkout, &s->request, delay_ns);
+		rc = wish_acquire(&s->wish, delay_ns);
+	s->in_call = false;
+	if (acquire_failed(s, rc))
+		return;
 	stress_must(rc == 0 || rc == 1, "acquire: %d", rc);
-	stress_must(unsure || (rc == 0 ? may : !must), "acquire: %d", rc);
+	stress_must(
+	    unsure || loads_some || (rc == 0 ? may : !must), "acquire: %d", rc);
 	if (rc == 0)
 		take(s);
-}
-
-/* Of a request that is in use. */
-static int
-error_of_use(const struct subject *s)
-{
-	return s->state == OUT && s->reads != 0 ? -ENOTSUP : -EBUSY;
 }
 
 static void
@@ -339,13 +623,13 @@ step_acquire(struct subject *s)
 {
 	int rc;
 
-	if (s->state != IDLE) {
-		rc = hwt_checkout_acquire(checkout, &s->request, HWT_NEVER);
-		stress_must(rc == error_of_use(s), "acquire: %d", rc);
+	if (s->state == IDLE) {
+		prepare(s);
+		acquire(s, false);
 		return;
 	}
-	prepare(s);
-	acquire(s, false);
+	rc = wish_acquire(&s->wish, HWT_NEVER);
+	stress_must(rc == -EBUSY, "acquire: %d", rc);
 }
 
 static void
@@ -354,17 +638,18 @@ step_try(struct subject *s)
 	bool may, must;
 	int rc;
 
+	if (s->wish.wants_keys)
+		return;
 	if (s->state == IDLE)
 		prepare(s);
-	may = s->state == IDLE && !paused && may_have(s);
-	must = may && must_have(s);
-	rc = hwt_checkout_try(checkout, &s->request);
+	may = s->state == IDLE && may_have(s);
+	must = may && must_have(s) && hold_after == HWT_CHECKOUT_NEVER;
+	rc = hwt_checkout_try(checkout, &s->wish.request.of_objects);
 	if (s->state != IDLE)
-		stress_must(rc == error_of_use(s), "try: %d", rc);
-	else if (must && hold_after == HWT_CHECKOUT_NEVER)
-		stress_must(rc == 0, "try: %d", rc);
+		stress_must(rc == -EBUSY, "try: %d", rc);
 	else
-		stress_must(rc == -EAGAIN || (may && rc == 0), "try: %d", rc);
+		stress_must(
+		    rc == 0 ? may : rc == -EAGAIN && !must, "try: %d", rc);
 	if (rc == 0)
 		take(s);
 }
@@ -380,7 +665,7 @@ step_release(struct subject *s)
 	}
 	if (s->members == 0)
 		return;
-	rc = hwt_checkout_release(checkout, &s->request);
+	rc = wish_release(&s->wish);
 	stress_must(rc == -ENOENT, "release: %d", rc);
 }
 
@@ -393,60 +678,47 @@ step_cancel(struct subject *s)
 	if (s->members == 0)
 		return;
 	if (waits)
-		s->ends_by = HWT_GRANT_CANCELLED;
-	rc = hwt_checkout_cancel(checkout, &s->request);
+		s->ends_by = -ECANCELED;
+	rc = wish_cancel(&s->wish);
 	stress_must(rc == (waits ? 0 : -ENOENT), "cancel: %d", rc);
 }
 
 static void
 step_time(uint64_t ticks)
 {
-	unsigned i;
+	struct subject *s;
 
 	now_ns += ticks * TICK;
-	for (i = 0; i < SUBJECTS; i++) {
-		if (subject[i].state == WAITING && subject[i].due_ns <= now_ns)
-			subject[i].ends_by = HWT_GRANT_EXPIRED;
+	for (s = subject; s < subject + REQUESTS; s++) {
+		if (s->state == WAITING && s->due_ns <= now_ns)
+			s->ends_by = -ETIMEDOUT;
 	}
 	stress_must(hwt_advance(timer, NULL) == 0, "hwt_advance");
 }
 
 static void
-step_pause_told(void)
-{
-	int expected = stats_now().out == 0 ? 0 : -EAGAIN;
-	int rc = hwt_checkout_try(checkout, &pauser);
-
-	if (told)
-		expected = -EBUSY;
-	else if (paused)
-		expected = -EALREADY;
-	stress_must(rc == expected, "pause: %d", rc);
-	told = told || rc == 0;
-	paused = paused || rc == 0;
-}
-
-static void
 step_pause(void)
 {
-	int expected = stats_now().out == 0 ? 0 : -ETIMEDOUT;
+	uint64_t out = stats_now().out;
 	int rc = hwt_checkout_pause(checkout, 0);
 
-	stress_must(rc == (paused ? -EALREADY : expected), "pause: %d", rc);
+	if (paused)
+		stress_must(rc == -EALREADY, "pause: %d", rc);
+	else
+		stress_must(rc == (out == 0 ? 0 : -ETIMEDOUT), "pause: %d", rc);
 	paused = paused || rc == 0;
+	over_limit = over_limit || paused;
 }
 
 static void
 step_resume(void)
 {
-	bool was = paused, was_told = told;
+	bool was = paused;
 	int rc;
 
-	if (told)
-		stress_must(hwt_checkout_resume(checkout) == -EBUSY, "resume");
-	paused = told = false;
-	rc = was_told ? hwt_checkout_release(checkout, &pauser)
-		      : hwt_checkout_resume(checkout);
+	disturbed_ns = paused ? now_ns : disturbed_ns;
+	paused = false;
+	rc = hwt_checkout_resume(checkout);
 	stress_must(rc == (was ? 0 : -EALREADY), "resume: %d", rc);
 }
 
@@ -456,19 +728,11 @@ static void
 renew(unsigned i)
 {
 	struct subject *s;
-	int rc;
 
-	for (s = subject; s < subject + SUBJECTS; s++) {
-		if (s->state != IDLE || !(s->members >> i & 1) ||
-		    hold_after != HWT_CHECKOUT_NEVER || paused || !must_have(s))
-			continue;
-		rc = hwt_checkout_try(checkout, &s->request);
-		stress_must(rc == -EIDRM, "try of what is retired: %d", rc);
-	}
-	stress_must(
-	    hwt_object_init(checkout, &object[i], draw(4)) == 0, "object");
-	for (s = subject; s < subject + SUBJECTS; s++) {
-		if (s->state == IDLE && (s->members >> i & 1))
+	stress_must(hwt_object_init(checkout, &place[i].object, draw(4)) == 0,
+	    "object");
+	for (s = subject; s < subject + REQUESTS; s++) {
+		if (s->state == IDLE && has(s->members, i))
 			make_request(s);
 	}
 }
@@ -476,19 +740,19 @@ renew(unsigned i)
 static void
 step_retire(unsigned i)
 {
-	struct subject *of = (struct subject *)(uintptr_t)holder[i];
+	struct subject *of = (struct subject *)(uintptr_t)place[i].holder;
 	struct subject *s;
 	int rc;
 
-	holder[i] = NULL;
+	place[i].holder = NULL;
 	if (of != NULL)
 		of->members &= ~(1u << i);
-	for (s = subject; of != NULL && s < subject + SUBJECTS; s++) {
-		if (s->state == WAITING && (s->members >> i & 1))
-			s->ends_by = HWT_GRANT_RETIRED;
+	for (s = subject; of != NULL && s < subject + REQUESTS; s++) {
+		if (s->state == WAITING && has(s->members, i))
+			s->ends_by = -EIDRM;
 	}
 	retiring = 1u << i;
-	rc = hwt_object_retire(checkout, &object[i]);
+	rc = hwt_object_retire(checkout, &place[i].object);
 	retiring = 0;
 	stress_must(rc == (of != NULL ? 0 : -EPERM), "retire: %d", rc);
 	if (of != NULL)
@@ -499,53 +763,73 @@ step_retire(unsigned i)
 static void
 step_member(unsigned i)
 {
-	const struct subject *of = holder[i];
+	const struct subject *of = place[i].holder;
 	int rc;
 
-	if (!is_member[i]) {
-		is_member[i] = true;
-		rc = hwt_group_add(checkout, &group, &object[i]);
+	if (!place[i].is_member) {
+		place[i].is_member = true;
+		rc = hwt_group_add(checkout, &group, &place[i].object);
 		stress_must(rc == 0, "add a member: %d", rc);
 		return;
 	}
-	rc = hwt_object_retire(checkout, &object[i]);
+	rc = hwt_object_retire(checkout, &place[i].object);
 	stress_must(rc == (of != NULL ? 0 : -EPERM), "retire: %d", rc);
 	if (of == NULL)
 		return;
-	holder[i] = NULL;
-	is_member[i] = false;
+	place[i].holder = NULL;
+	place[i].is_member = false;
 	stress_must(of->any->granted == NULL, "it still has it");
 }
 
 static void
 step(void)
 {
-	struct subject *s = &subject[draw(SUBJECTS)];
+	struct subject *s = &subject[draw(REQUESTS)];
 	unsigned what = draw(100);
 
-	if (what < 40)
+	memory_failed = false;
+	fails_at = memory_fails && draw(2) == 0 ? 1 + draw(2) : 0;
+	if (what < 32)
 		step_acquire(s);
-	else if (what < 50)
+	else if (what < 38)
 		step_try(s);
-	else if (what < 75)
+	else if (what < 68)
 		step_release(s);
-	else if (what < 82)
+	else if (what < 72)
 		step_cancel(s);
-	else if (what < 90)
+	else if (what < 80)
 		step_time(draw(6));
-	else if (what < 92)
+	else if (what < 82)
 		step_pause();
-	else if (what < 93)
-		step_pause_told();
-	else if (what < 96)
+	else if (what < 86)
 		step_resume();
-	else if (what < 98)
-		step_member(OBJECTS + 1 + draw(MEMBERS - 1));
+	else if (what < 95)
+		step_complete(FIRST_KEY + draw(KEYS));
+	else if (what < 97)
+		step_member(FIRST_MEMBER + 1 + draw(MEMBERS - 1));
 	else
 		step_retire(draw(OBJECTS));
+	fails_at = 0;
+	no_memory += memory_failed;
 }
 
 /* Rounds. */
+
+static void
+open_store(void)
+{
+	struct hwt_store_options options = {
+	    .load = load, .unload = unload, .ctx = place, .shards = 1};
+
+	limit = draw(2) == 0 ? LIMIT : 0;
+	idle_ns = draw(2) == 0 ? IDLE_TICKS * TICK : 0;
+	options.limit = limit;
+	options.idle_ns = idle_ns;
+	stress_must(hwt_store_create(&store, checkout, &options) == 0, "store");
+	timeouts_of_store = hwt_pending_timeouts(timer);
+	over_limit = false;
+	disturbed_ns = 0;
+}
 
 static void
 round_begin(void)
@@ -557,50 +841,73 @@ round_begin(void)
 	stress_must(
 	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
 	memset(subject, 0, sizeof(subject));
-	memset(holder, 0, sizeof(holder));
-	memset(readers, 0, sizeof(readers));
-	memset(is_member, 0, sizeof(is_member));
+	memset(place, 0, sizeof(place));
 	granted = expired = cancelled = retired = 0;
-	paused = told = false;
-	stress_must(
-	    hwt_request_init_pause(checkout, &pauser, NULL, 0, NULL, NULL) == 0,
-	    "request");
+	loads = unloads = failures = 0;
+	paused = destroying = false;
 	for (i = 0; i < OBJECTS; i++)
-		stress_must(hwt_object_init(checkout, &object[i], draw(4)) == 0,
+		stress_must(
+		    hwt_object_init(checkout, &place[i].object, draw(4)) == 0,
 		    "object");
+	for (i = FIRST_KEY; i < PLACES; i++)
+		place[i].name = (char)('a' + i - FIRST_KEY);
 	stress_must(hwt_group_init(checkout, &group, draw(4)) == 0, "group");
-	step_member(OBJECTS);
-	for (i = 0; i < SUBJECTS; i++)
+	open_store();
+	step_member(FIRST_MEMBER);
+	for (i = 0; i < REQUESTS; i++) {
+		subject[i].wish.wants_keys = i >= OF_OBJECTS;
 		prepare(&subject[i]);
+	}
+}
+
+static void
+shut_down(void)
+{
+	uint64_t waiting = stats_now().waiting;
+	struct subject *s;
+
+	for (s = subject; s < subject + REQUESTS; s++) {
+		if (s->state == WAITING)
+			s->ends_by = -ESHUTDOWN;
+		s->acquires = false;
+	}
+	stress_must(hwt_checkout_shutdown(checkout) == 0, "shutdown");
+	check_all();
+	stress_must(stats_now().shut_down == waiting, "shut down");
 }
 
 static void
 round_end(void)
 {
-	uint64_t waiting = stats_now().waiting;
+	struct subject *s;
 	unsigned i;
 	int rc;
 
-	for (i = 0; i < SUBJECTS; i++) {
-		if (subject[i].state == WAITING)
-			subject[i].ends_by = HWT_GRANT_SHUT_DOWN;
-		subject[i].acquires = false;
-	}
-	stress_must(hwt_checkout_shutdown(checkout) == 0, "shutdown");
-	check_all();
-	stress_must(stats_now().shut_down == waiting, "shut down");
-	for (i = 0; i < SUBJECTS; i++) {
-		if (subject[i].state != OUT)
+	if (paused)
+		step_resume();
+	shut_down();
+	for (s = subject; s < subject + REQUESTS; s++) {
+		if (s->state != OUT)
 			continue;
 		rc = hwt_checkout_destroy(checkout);
 		stress_must(rc == -EBUSY, "destroy: %d", rc);
-		release(&subject[i]);
+		release(s);
+	}
+	destroying = true;
+	for (i = FIRST_KEY; i < PLACES; i++) {
+		if (place[i].job != NULL)
+			stress_must(hwt_store_destroy(store) == -EBUSY,
+			    "destroy with a job");
+		step_complete(i);
 	}
 	check_all();
-	if (told)
-		step_resume();
-	grants += granted;
+	stress_must(hwt_store_destroy(store) == 0, "destroy");
+	stress_must(count_there() == 0, "not unloaded");
 	stress_must(hwt_checkout_destroy(checkout) == 0, "destroy");
+	stress_must(hwt_pending_timeouts(timer) == 0, "timeouts");
+	grants += granted;
+	all_loads += loads;
+	all_unloads += unloads;
 }
 
 int
@@ -617,6 +924,7 @@ main(int argc, char **argv)
 	for (round = 0; round < rounds; round++) {
 		rng = random_seed(round);
 		hold_after = round % 3 == 2 ? 1 + draw(3) : HWT_CHECKOUT_NEVER;
+		memory_fails = round % 4 == 3;
 		round_begin();
 		for (steps = 0; steps < STEPS; steps++) {
 			stress_phase("steps", round * STEPS + steps);
@@ -627,9 +935,13 @@ main(int argc, char **argv)
 	}
 	stress_must(hwt_stop(timer, NULL) == 0, "hwt_stop");
 	stress_must(hwt_destroy(timer) == 0, "hwt_destroy");
-	stress_must(grants > rounds * STEPS / 20 && ends > rounds * STEPS / 50,
-	    "%" PRIu64 " grants, %" PRIu64 " ends", grants, ends);
+	steps = rounds * STEPS;
+	stress_must(grants > steps / 20 && ends > steps / 50 &&
+		all_loads > steps / 200 && all_unloads > steps / 400,
+	    "%" PRIu64 " grants, %" PRIu64 " ends, %" PRIu64 " loads", grants,
+	    ends, all_loads);
 	return stress_end("%" PRIu64 " steps, %" PRIu64 " grants, %" PRIu64
-			  " waits ended otherwise",
-	    rounds * STEPS, grants, ends);
+			  " waits ended otherwise, %" PRIu64 " loads, %" PRIu64
+			  " unloads, %" PRIu64 " failures of memory",
+	    steps, grants, ends, all_loads, all_unloads, no_memory);
 }

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* groups: equal objects, of which a request takes any one. */
+#include "modules/checkout/test/spec/checkout.h"
+
+SUITE(groups);
+
+CheckoutTest(groups, any_member_is_granted_while_one_is_free)
+{
+	clients("* * *");
+	play("member a, member b, try 0, try 1, refused 2, holds-none 2, "
+	     "release 1, release 0, holds-none 0, try 2, try 1, refused 0, "
+	     "release 2, release 1");
+}
+
+CheckoutTest(groups, who_waits_for_any_gets_what_is_released)
+{
+	clients("* * * *");
+	play("member a, member b, take 0, take 1, wait-ms 2 1000, wait 3, "
+	     "release 1, granted 2, waits 3, release 0, granted 3, before 2 3, "
+	     "release 2, release 3");
+}
+
+CheckoutTest(groups, a_wait_for_any_ends_by_deadline_and_cancel)
+{
+	clients("* * *");
+	play("wait-ms 0 5, wait 1, wait 2, cancel 1, cancelled 1, pass 50, "
+	     "expired 0, holds-none 0, waits 2, member a, granted 2, "
+	     "release 2");
+}
+
+CheckoutTest(groups, a_new_member_goes_to_the_first_that_waits)
+{
+	clients("* *");
+	play("wait 0, wait 1, member d, granted 0, holds 0 d, waits 1, "
+	     "release 0, granted 1, release 1");
+}
+
+CheckoutTest(groups, a_set_gets_its_object_and_any_or_neither)
+{
+	clients("* a *a b");
+	play("member b, take 0, wait 2, try 1, release 1, release 0, "
+	     "granted 2, holds 2 b, refused 1, refused 0, release 2");
+	assert_u64(client[2].calls, 1);
+}
+
+CheckoutTest(groups, a_set_that_cannot_have_its_object_leaves_the_member)
+{
+	clients("a a* *");
+	play("member b, take 0, wait 1, try 2, release 2, release 0, "
+	     "granted 1, release 1");
+}
+
+/* A broken connection is closed, and a new one put in its place. */
+CheckoutTest(groups, a_member_is_retired_by_its_holder_and_no_wait_ends)
+{
+	clients("* *");
+	play("member a, cannot-retire a, take 0, wait 1, retire a, "
+	     "holds-none 0");
+	memset(&thing[0], 0xff, sizeof(thing[0].object));
+	play("release 0, waits 1, member b, granted 1, release 1, try 0, "
+	     "release 0");
+}
+
+CheckoutTest(groups, without_members_it_is_retired_and_ends_the_waits)
+{
+	clients("* * a");
+	play("member a, take 0, wait 1");
+	assert_rc(hwt_group_retire(checkout, &group), -EBUSY);
+	play("retire a, release 0, waits 1");
+	assert_ok(hwt_group_retire(checkout, &group));
+	play("retired 1, out 0 0");
+}
+
+CheckoutTest(groups, a_pause_delays_what_is_added_and_released)
+{
+	clients("* * *");
+	play("member a, take 0, wait 1, pause-late, release 0, granted 1, "
+	     "release 1, pause, refused 0, wait 1, wait 2, member b, waits 1, "
+	     "waits 2, resume, granted 1, granted 2, release 1, release 2");
+}
