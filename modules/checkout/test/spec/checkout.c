@@ -117,11 +117,12 @@ client_init(struct client *of, const char *set)
 
 	memset(of, 0, sizeof(*of));
 	for (; *set != '\0'; set++, item++) {
-		item->use = *set < 'a' ? HWT_READ : HWT_WRITE;
-		item->wanted = &thing[(*set | 0x20) - 'a'].object;
+		item->use = HWT_WRITE;
 		if (*set == '*') {
-			item->use = HWT_WRITE;
 			item->wanted = &group.any;
+		} else {
+			item->use = *set < 'a' ? HWT_READ : HWT_WRITE;
+			item->wanted = &thing[(*set | 0x20) - 'a'].object;
 		}
 		of->count++;
 	}
