@@ -19,11 +19,14 @@ wrong(const char *what, const char *at)
 static const struct verb *
 verb_of(const char *word, size_t length, const struct verb *verb)
 {
-	for (; verb->word != NULL; verb++) {
-		if (strncmp(verb->word, word, length) == 0 &&
-		    verb->word[length] == 0)
-			return verb;
-	}
+	do {
+		for (; verb->word != NULL; verb++) {
+			if (strncmp(verb->word, word, length) == 0 &&
+			    verb->word[length] == 0)
+				return verb;
+		}
+		verb = verb->more;
+	} while (verb != NULL);
 	wrong("no verb", word);
 	return NULL;
 }

@@ -8,7 +8,6 @@
 #ifndef SCRIPT_H
 #define SCRIPT_H
 
-/* The last of a table has no word. */
 struct verb {
 	const char *word;
 	/* One of these. */
@@ -16,6 +15,8 @@ struct verb {
 	void (*of)(unsigned number);
 	void (*two)(unsigned first, unsigned second);
 	void (*three)(unsigned first, unsigned second, unsigned third);
+	/* The last entry, which has no word: NULL, or another table. */
+	const struct verb *more;
 };
 
 /* The names of 0, 1, ...; the last is NULL. None, unless a program sets it. */

@@ -205,11 +205,11 @@ make_on(uint32_t flags, const struct hwt_checkout_options *options)
 	    hwt_group_init(at->checkout, &at->group, GROUP_NUMBER) == 0);
 }
 
-OF(make, shards,
+STEP_OF(make, shards,
     make_on(HWT_MANUAL, &(struct hwt_checkout_options){.shards = shards}))
-OF(make_worker, shards,
+STEP_OF(make_worker, shards,
     make_on(0, &(struct hwt_checkout_options){.shards = shards}))
-OF(make_in_order, hold_after,
+STEP_OF(make_in_order, hold_after,
     make_on(HWT_MANUAL,
 	&(struct hwt_checkout_options){.shards = 1, .hold_after = hold_after}))
 
@@ -244,7 +244,7 @@ prepare(unsigned i, unsigned bits, hwt_granted *granted)
 			  r->request, r->items, r->count, granted, r) == 0);
 }
 
-TWO(want, i, bits, prepare(i, bits, was_granted))
+STEP_TWO(want, i, bits, prepare(i, bits, was_granted))
 static void
 want_silent(unsigned i, unsigned bits)
 {
@@ -266,14 +266,14 @@ read_silent(unsigned i, unsigned bits)
 	want_silent(i, bits);
 }
 
-OF(releases, i, at->request[i].releases = true)
-OF(frees, i, at->request[i].frees = true)
-TWO(then, i, other, at->request[i].then = other + 1)
+STEP_OF(releases, i, at->request[i].releases = true)
+STEP_OF(frees, i, at->request[i].frees = true)
+STEP_TWO(then, i, other, at->request[i].then = other + 1)
 
 /* Calls. */
 
-OF(acquire, i, (void)acquire_of(&at->request[i], HWT_NEVER))
-OF(acquire_due, i, (void)acquire_of(&at->request[i], TICK_NS))
+STEP_OF(acquire, i, (void)acquire_of(&at->request[i], HWT_NEVER))
+STEP_OF(acquire_due, i, (void)acquire_of(&at->request[i], TICK_NS))
 
 static void
 try_once(unsigned i)
@@ -299,8 +299,8 @@ wait_of(unsigned i, uint64_t delay_ns)
 		free_request(r);
 }
 
-OF(wait_for, i, wait_of(i, HWT_NEVER))
-OF(wait_due, i, wait_of(i, TICK_NS))
+STEP_OF(wait_for, i, wait_of(i, HWT_NEVER))
+STEP_OF(wait_due, i, wait_of(i, TICK_NS))
 
 /* Of one without granted: then wait i. */
 static void
@@ -327,7 +327,7 @@ is_decided(const void *context)
 	return ((const struct request_ledger *)context)->decided != 0;
 }
 
-OF(await_end, i,
+STEP_OF(await_end, i,
     explore_await(&at->request[i].decided, 4, is_decided, &at->request[i]))
 
 static void
@@ -346,7 +346,7 @@ tick(unsigned ticks)
 	(void)advance(ticks);
 }
 
-OF(pass, ticks, sim_clock_add(ticks *TICK_NS))
+STEP_OF(pass, ticks, sim_clock_add(ticks *TICK_NS))
 
 static void
 pause_within(uint64_t delay_ns)
@@ -363,9 +363,9 @@ pause_within(uint64_t delay_ns)
 	at->pauses++;
 }
 
-ALONE(pause_all, pause_within(HWT_NEVER))
-ALONE(pause_now, pause_within(0))
-ALONE(pause_due, pause_within(TICK_NS))
+STEP(pause_all, pause_within(HWT_NEVER))
+STEP(pause_now, pause_within(0))
+STEP(pause_due, pause_within(TICK_NS))
 
 static void
 resume(void)
@@ -438,7 +438,7 @@ check_waits(unsigned i)
 	explore_check(at->request[i].waits);
 }
 
-OF(check_out, count, explore_check(at->out == count))
+STEP_OF(check_out, count, explore_check(at->out == count))
 
 static bool
 is_free(const struct request_ledger *r, unsigned k)

@@ -5,6 +5,23 @@
 
 #include "modules/checkout/hwt_checkout.h"
 
+/* Verbs of one statement, with no number, one, or two. */
+#define STEP(name_, ...)        \
+	static void name_(void) \
+	{                       \
+		__VA_ARGS__;    \
+	}
+#define STEP_OF(name_, i_, ...)        \
+	static void name_(unsigned i_) \
+	{                              \
+		__VA_ARGS__;           \
+	}
+#define STEP_TWO(name_, i_, j_, ...)                \
+	static void name_(unsigned i_, unsigned j_) \
+	{                                           \
+		__VA_ARGS__;                        \
+	}
+
 #define REQUESTS 5
 #define OBJECTS 4
 #define GROUP_NUMBER 3

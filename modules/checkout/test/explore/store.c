@@ -215,16 +215,16 @@ answer(unsigned k, unsigned well)
 			  store_at.of[k].job, well ? 0 : -EIO, &loaded) == 0);
 }
 
-OF(store_releases, i, store_at.want[i].releases = true)
-OF(fails, count, store_at.fails = count)
-ALONE(later, store_at.later = true)
-ALONE(refuses, store_at.refuses = true)
-OF(acquire_key, i, acquire_keys(i, HWT_NEVER))
-OF(acquire_key_due, i, acquire_keys(i, TICK_NS))
-OF(release_key, i, release_keys(&store_at.want[i]))
-OF(check_loads, count, explore_check(store_at.loads == count))
-OF(check_result, i, explore_check(store_at.want[i].result == 0))
-OF(check_failed, i, explore_check(store_at.want[i].result == -EIO))
+STEP_OF(store_releases, i, store_at.want[i].releases = true)
+STEP_OF(fails, count, store_at.fails = count)
+STEP(later, store_at.later = true)
+STEP(refuses, store_at.refuses = true)
+STEP_OF(acquire_key, i, acquire_keys(i, HWT_NEVER))
+STEP_OF(acquire_key_due, i, acquire_keys(i, TICK_NS))
+STEP_OF(release_key, i, release_keys(&store_at.want[i]))
+STEP_OF(check_loads, count, explore_check(store_at.loads == count))
+STEP_OF(check_result, i, explore_check(store_at.want[i].result == 0))
+STEP_OF(check_failed, i, explore_check(store_at.want[i].result == -EIO))
 
 void
 store_end(void)
