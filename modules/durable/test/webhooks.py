@@ -29,7 +29,8 @@ class Receiver:
         self.answers = {}
         self.server = socket.create_server(('127.0.0.1', 0))
         self.port = self.server.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.accepting = threading.Thread(target=self.accept, daemon=True)
+        self.accepting.start()
 
     def accept(self):
         while True:
@@ -75,6 +76,10 @@ class Receiver:
         return answer
 
     def close(self):
+        """Not before the thread has left accept: it would accept what comes
+        to the next socket of this number, and answer that."""
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.accepting.join()
         self.server.close()
 
 
