@@ -249,6 +249,7 @@ main(int argc, char **argv)
 {
 	struct program_worker worker = {
 	    .options.callback = execute, .grace_ns = HWT_SEC(30)};
+	struct pollfd end = {.events = POLLIN};
 	struct signalfd_siginfo ignored;
 	size_t i;
 	int error;
@@ -261,8 +262,9 @@ main(int argc, char **argv)
 	worker.options.threads = (uint32_t)executor.jobs;
 	worker.options.outstanding_max = executor.jobs;
 	program_start(&worker);
+	end.fd = worker.signals;
 	while (read(worker.signals, &ignored, sizeof(ignored)) < 0)
-		;
+		(void)poll(&end, 1, -1);
 	error = hwt_durable_worker_stop(worker.worker, worker.grace_ns);
 	for (i = 0; error != 0 && i < JOBS_MAX; i++) {
 		if (executor.running[i] != 0)

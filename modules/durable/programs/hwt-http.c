@@ -292,8 +292,7 @@ turn(int signals)
 		    message->easy_handle, CURLINFO_PRIVATE, (char **)&job);
 		job_answered(job, message->data.result);
 	}
-	return also.revents != 0 &&
-	    read(signals, &ignored, sizeof(ignored)) > 0;
+	return read(signals, &ignored, sizeof(ignored)) > 0;
 }
 
 static uint64_t

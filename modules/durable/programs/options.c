@@ -220,7 +220,7 @@ program_start(struct program_worker *worker)
 	(void)sigaddset(&set, SIGINT);
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	worker->signals = signalfd(-1, &set, SFD_CLOEXEC);
+	worker->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (worker->signals < 0)
 		program_fail(STATUS_SERVER, "signalfd: %s", strerror(errno));
 	worker->durable = program_open();

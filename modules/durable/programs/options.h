@@ -81,7 +81,8 @@ struct program_worker {
 	uint64_t grace_ns;
 	struct hwt_durable *durable;
 	struct hwt_durable_worker *worker;
-	int signals; /* SIGTERM and SIGINT are read from it, and blocked */
+	/* SIGTERM and SIGINT are read from it, and blocked. It does not block. */
+	int signals;
 };
 
 bool option_is_worker(
