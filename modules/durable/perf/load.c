@@ -142,7 +142,7 @@ now_us(void)
 	return clock_us(CLOCK_MONOTONIC);
 }
 
-/* It never falls, as the time of a queue: a clock that is set back makes no task
+/* It never falls, as a queue's time: a clock that is set back makes no task
  * early. */
 static uint64_t
 wall_us(void)

@@ -141,8 +141,9 @@ def machine():
             if line.startswith('model name'):
                 model = line.split(':')[1].strip()
                 break
+    compiler = os.environ.get('CC', 'gcc').split()[-1]
     return (f'{model}, {os.cpu_count()} cores, Linux {platform.release()}, '
-            f'{first_line(os.environ.get("CC", "gcc").split()[-1], "--version")}'
+            f'{first_line(compiler, "--version")}'
             f', load {os.getloadavg()[0]:.1f} before')
 
 

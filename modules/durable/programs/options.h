@@ -81,7 +81,7 @@ struct program_worker {
 	uint64_t grace_ns;
 	struct hwt_durable *durable;
 	struct hwt_durable_worker *worker;
-	/* SIGTERM and SIGINT are read from it, and blocked. It does not block. */
+	/* SIGTERM and SIGINT are blocked, and read from it without blocking. */
 	int signals;
 };
 

@@ -84,7 +84,8 @@ class Paths:
         before = time.time() * 1000
         answer = self.ask('PUT', MAIL + 'a?in=60000&attempts=7&retry=5,50'
                           '&expires=9&result=8', 'hello "é"\n'.encode())
-        self.assertEqual((answer.status, answer.json), (201, {'stored': True, 'state': ''}))
+        self.assertEqual((answer.status, answer.json),
+                         (201, {'stored': True, 'state': ''}))
         again = self.ask('PUT', MAIL + 'a?in=0', 'other')
         self.assertEqual((again.status, again.json),
                          (200, {'stored': False, 'state': 'waiting'}))

@@ -302,7 +302,8 @@ class Occurs(Scheduled):
                 ('queue q\ncron 9-5 * * * *', 'minute: 9-5 ends before'),
                 ('queue q\ncron * * * *', 'cron: want five fields'),
                 ('queue q\ncron 0 0 30 2 *', 'no month of the line'),
-                ('queue q\ncron * * * * *\nzone ../etc/passwd', 'there is no ../etc'),
+                ('queue q\ncron * * * * *\nzone ../etc/passwd',
+                 'there is no ../etc'),
                 ('queue q\ncron * * * * *\nzone No/Where', 'there is no'),
                 ('queue q\ncron * * * * *\nzone Europe', 'no zone file')):
             with self.subTest(text=text):

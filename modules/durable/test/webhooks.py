@@ -345,7 +345,8 @@ class Allowed(Webhooks):
             'http://127.0.0.1/', f'https://127.0.0.1:{port}/',
             f'http://127.0.0.1.example:{port}/',
             f'http://127.0.0.1:{port % 6553}0/', f'http://localhost:{port}/',
-            'http:///hooks', f'http://example.org:{port}/http://127.0.0.1:{port}/'])
+            'http:///hooks',
+            f'http://example.org:{port}/http://127.0.0.1:{port}/'])
 
     def test_a_user_in_a_url_is_refused(self):
         port = self.receiver.port
