@@ -126,8 +126,8 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-#define HWT_VERSION_MAJOR 0
-#define HWT_VERSION_MINOR 2
+#define HWT_VERSION_MAJOR 1
+#define HWT_VERSION_MINOR 0
 #define HWT_VERSION_PATCH 0
 
 /* Durations in nanoseconds; the argument may be a fraction: HWT_SEC(0.5). What
@@ -588,7 +588,7 @@ int hwt_dump(const struct hwt *timer, FILE *file);
  * errno value without its sign; never NULL. [any][cb]. */
 const char *hwt_strerror(int error);
 
-/* Returns the version of the library that is linked, "0.2.0". [any][cb]. */
+/* Returns the version of the library that is linked, "1.0.0". [any][cb]. */
 const char *hwt_version(void);
 
 #pragma GCC visibility pop

@@ -10,7 +10,7 @@
 where box is the Mailbox of the event loop that owns the connection.
 
 The shared library is that of the environment variable HWT_LIBRARY, or else
-the one that was installed with this file, or else libhwt.so.0 where the loader
+the one that was installed with this file, or else libhwt.so.1 where the loader
 finds it.
 
 Times are seconds. A delay of math.inf is never due; a negative one is a
@@ -48,7 +48,7 @@ import os
 __all__ = ["Error", "Mailbox", "Pool", "Timeout", "Timer", "version"]
 
 # make install puts the library's path here, seen from this file's folder.
-_LIBRARY = "libhwt.so.0"
+_LIBRARY = "libhwt.so.1"
 
 NEVER = 2**64 - 1
 _MANUAL = 1
@@ -125,7 +125,7 @@ class _Stats(ctypes.Structure):
 
 def _installed():
     beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), _LIBRARY)
-    return beside if os.path.exists(beside) else "libhwt.so.0"
+    return beside if os.path.exists(beside) else "libhwt.so.1"
 
 
 def _load():
