@@ -478,9 +478,13 @@ static bool
 unload_one(struct hwt_store *store, struct store_shard *shard,
     enum choice choice, uint32_t *at, int *result)
 {
-	uint64_t since_ns = store_now(store) - store->idle_ns;
+	uint64_t now_ns = store_now(store);
+	uint64_t since_ns = now_ns - store->idle_ns;
 	struct entry *entry = NULL;
 
+	*result = 0;
+	if (choice == CHOOSE_IDLE && now_ns < store->idle_ns)
+		return false;
 	if (out_begin(store->checkout, shard)) {
 		store_lock(shard);
 		entry = choose(shard, choice, since_ns, at);
@@ -490,7 +494,6 @@ unload_one(struct hwt_store *store, struct store_shard *shard,
 		if (entry == NULL)
 			out_end(store->checkout, shard, 0);
 	}
-	*result = 0;
 	if (entry == NULL)
 		return false;
 	if (store->unload != NULL)
