@@ -56,6 +56,8 @@ enum state {
 #define BLOCKING UINT64_C(0x100) /* a thread waits; granted is not called */
 #define KEPT UINT64_C(0x200) /* ENDED, until a thread asks for it */
 #define GONE UINT64_C(0x400) /* WOKEN, and its at is retired */
+#define WAIT_ONE UINT64_C(0x800) /* how many waits it has had, wraps */
+#define WAITS_MASK (UINT32_MAX & ~(WAIT_ONE - 1))
 #define MAGIC UINT64_C(0x6877745200000000)
 #define MAGIC_MASK UINT64_C(0xffffffff00000000)
 

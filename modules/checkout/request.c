@@ -71,8 +71,9 @@
  *                  by its shard from before it waits until nobody uses its
  *                  objects for it any more. requests_stop finds it there:
  *                  WAITING, it ends it; WOKEN, it leaves a mark, which stands,
- *                  and GONE, if its at is retired; TRYING, it waits until it is
- *                  not: a try is short, and calls no user code.
+ *                  and GONE, if its at is retired, which the count of waits
+ *                  in the word proves; TRYING, it waits until it is not: a try
+ *                  is short, and calls no user code.
  *   shutdown, and a wait that begins    the gate is RETIRED before the lists
  *                  are searched, and who lists a request looks at the gate
  *                  under the same lock.
@@ -165,15 +166,16 @@ request_wake(struct request *request)
 bool
 request_enter_wait(struct request *request)
 {
-	uint64_t word;
+	uint64_t word, next;
 
 	do {
 		word = a64_load_acquire(&request->word);
 		if (word & OUTCOME_MASK)
 			return false;
+		next = (word & ~(STATE_MASK | WAITS_MASK)) | STATE_WAITING;
+		next |= (word + WAIT_ONE) & WAITS_MASK;
 		/* E:request release */
-	} while (!a64_cas_seq(
-	    &request->word, word, (word & ~STATE_MASK) | STATE_WAITING));
+	} while (!a64_cas_seq(&request->word, word, next));
 	return true;
 }
 
