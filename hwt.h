@@ -405,11 +405,11 @@ int hwt_reschedule_at(
  * becomes its handle before its task can start. {0}: none yet. Always pass the
  * same arg.
  *
- * A timeout that has ended, is running, or is held by an executor is replaced;
- * the last is cancelled after the new one exists, and may start in that
- * interval. A running task continues beside the new timeout: it compares its
- * handle with *timeout and does nothing if they differ. A periodic timeout is
- * replaced only in its last run; otherwise its own task reschedules it.
+ * What has ended, is running, or is held by an executor is replaced; the latter
+ * is cancelled once the new one exists, and may start before that. A running
+ * task continues beside the new timeout, and does nothing if its handle is not
+ * *timeout: wait for both before you free arg. A periodic timeout is replaced
+ * only in its last run; otherwise its own task reschedules it.
  *
  * To close a connection, cancel the handle and set *timeout to HWT_CLOSED, else
  * a later touch revives it. The caller serializes all use of the variable.

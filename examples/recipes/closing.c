@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who owns arg: one thread touches a connection, another closes and frees it;
- * the idle task runs in the worker and frees nothing. The lock serializes the
- * variable idle. After HWT_CLOSED a touch makes no new timeout. hwt_cancel_wait
- * is called without the lock, which the task may want.
+ * the task frees nothing. The lock serializes the variable idle. A touch that
+ * finds the task running makes a new timeout beside it: wait for both, without
+ * the lock, which the task may want.
  */
 #include "recipe.h"
 
@@ -30,14 +30,19 @@ static void *
 use(void *arg)
 {
 	struct connection *connection = arg;
-	int error;
+	hwt_timeout before, after;
+	int error = 0;
 
-	do {
+	while (error == 0) {
 		pthread_mutex_lock(&connection->lock);
+		before = connection->idle;
 		error = hwt_touch(timer, NULL, &connection->idle, idle,
 		    connection, HWT_MS(1));
+		after = connection->idle;
 		pthread_mutex_unlock(&connection->lock);
-	} while (error == 0);
+		if (after.id != before.id)
+			(void)!hwt_cancel_wait(timer, before);
+	}
 	must(error == -ECANCELED);
 	return NULL;
 }
@@ -46,14 +51,12 @@ static void
 connection_close(struct connection *connection)
 {
 	hwt_timeout timeout;
-	int error;
 
 	pthread_mutex_lock(&connection->lock);
 	timeout = connection->idle;
 	connection->idle = HWT_CLOSED;
 	pthread_mutex_unlock(&connection->lock);
-	error = hwt_cancel_wait(timer, timeout);
-	must(error == 0 || error == -ENOENT);
+	(void)!hwt_cancel_wait(timer, timeout);
 }
 
 int
@@ -66,8 +69,7 @@ main(void)
 
 	must(hwt_create(&timer, &options) == 0);
 	while (i-- > 0) {
-		connection = calloc(1, sizeof(*connection));
-		must(connection != NULL);
+		must((connection = calloc(1, sizeof(*connection))) != NULL);
 		pthread_mutex_init(&connection->lock, NULL);
 		must(pthread_create(&user, NULL, use, connection) == 0);
 		connection_close(connection);
