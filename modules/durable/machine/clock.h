@@ -59,8 +59,10 @@ clock_begin(struct queue_clock *clock, const struct machine *machine)
 static inline struct machine_time
 clock_time(struct queue_clock *clock)
 {
-	uint64_t read_ns = clock_steady_ns();
+	/* In this order: what passes in between makes this clock late. In the
+	 * other one it would be ahead, and tasks early. */
 	uint64_t wall_ns = clock_read_ns(CLOCK_REALTIME);
+	uint64_t read_ns = clock_steady_ns();
 
 	clock->now_ns += (read_ns - clock->read_ns) / 10 * 9;
 	clock->read_ns = read_ns;

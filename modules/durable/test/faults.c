@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * faults.so, preloaded into a server: the clock and the disk as a test wants
- * them. HWT_FAULTS names a file of three 64-bit numbers that the test changes
- * at any time: ns that are added to the wall clock, and errno values with which
- * writes and syncs of files fail (0: they do not).
+ * them. HWT_FAULTS names a file of four 64-bit numbers that the test changes at
+ * any time: ns that are added to the wall clock, errno values with which writes
+ * and syncs of files fail (0: they do not), and ns for which a thread stands
+ * still before each third reading of the wall clock.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +20,7 @@
 #define SECOND INT64_C(1000000000)
 
 static const struct faults {
-	_Atomic int64_t wall_ns, write_error, sync_error;
+	_Atomic int64_t wall_ns, write_error, sync_error, stall_ns;
 } * faults;
 
 __attribute__((constructor)) static void
@@ -40,8 +41,17 @@ faults_begin(void)
 int
 clock_gettime(clockid_t id, struct timespec *at)
 {
-	long error = syscall(SYS_clock_gettime, id, at);
+	static atomic_uint calls;
+	struct timespec stall = {0};
+	long error;
 	int64_t ns;
+
+	if (faults != NULL && id == CLOCK_REALTIME &&
+	    atomic_fetch_add(&calls, 1) % 3 == 0)
+		stall.tv_nsec = faults->stall_ns;
+	if (stall.tv_nsec != 0)
+		(void)syscall(SYS_nanosleep, &stall, NULL);
+	error = syscall(SYS_clock_gettime, id, at);
 
 	if (error != 0 || faults == NULL || id != CLOCK_REALTIME)
 		return (int)error;

@@ -175,10 +175,10 @@ class Faults:
                             os.path.abspath('build/plain/faults.so')}
         self.set()
 
-    def set(self, wall_s=0, write_error=0, sync_error=0):
+    def set(self, wall_s=0, write_error=0, sync_error=0, stall_s=0):
         self.file.seek(0)
-        self.file.write(struct.pack('<qqq', int(wall_s * 10**9), write_error,
-                                    sync_error))
+        self.file.write(struct.pack('<qqqq', int(wall_s * 10**9), write_error,
+                                    sync_error, int(stall_s * 10**9)))
         self.file.flush()
 
 
@@ -799,6 +799,14 @@ class InServer(Hosted, unittest.TestCase):
                 self.assertEqual(
                     client.pairs('HWT.GET', 'q', 'a')['state'], b'due')
                 client.close()
+
+    def test_a_server_that_is_held_up_between_two_clocks_is_not_early(self):
+        _, client, faults = self.faulty()
+        faults.set(stall_s=0.02)
+        for number in range(40):
+            client.call('HWT.ADD', 'q', 'IN', 30, 'TASKS', number, 'x')
+            task, = take(client, 'q', 1, 9000, 'BLOCK', 20000).values()
+            self.assertGreaterEqual(time.time() * 1000, task[4])
 
     def test_steps_of_the_clock_delay_nothing_and_end_no_lease(self):
         host, client, faults = self.faulty()
