@@ -87,7 +87,8 @@ queues_get(struct queues *queues, const char *name, size_t length)
 void
 queues_drop_unused(struct queues *queues, struct queue *queue)
 {
-	if (queue->number == 0 && !queue->dirty && queue->waiting == NULL)
+	if (queue->number == 0 && !queue->dirty && !queue->served &&
+	    queue->waiting == NULL)
 		queue_destroy(queues, queue);
 }
 

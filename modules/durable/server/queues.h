@@ -24,6 +24,7 @@ struct queue {
 	uint64_t number; /* of its rows; 0: it has none yet */
 	bool dirty;
 	bool looked_at; /* its waiting takes are to be tried */
+	bool served; /* they are being tried: it is not dropped */
 	struct connection *waiting; /* first to wait; the server's */
 	struct queue *waited_next, *waited_prev; /* while there is one */
 	size_t name_length;

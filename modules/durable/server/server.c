@@ -567,7 +567,10 @@ serve_waiting(struct server *server)
 	/* Serving one may add queues at the front, and removes no other. */
 	for (queue = server->waited; queue != NULL; queue = next) {
 		next = queue->waited_next;
+		/* What follows a take may be a command on the same queue. */
+		queue->served = true;
 		serve_queue(server, queue, now_ns);
+		queue->served = false;
 		queues_drop_unused(&server->queues, queue);
 	}
 }

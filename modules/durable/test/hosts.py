@@ -232,6 +232,15 @@ class Hosted:
         self.assertIsNone(self.client.call('HWT.TAKE', 'none', 'w', 1, 30000))
         self.assertEqual(self.client.call('HWT.QUEUES', 0, 100)[1], [])
 
+    def test_a_command_behind_a_take_that_ends_empty_is_answered(self):
+        other = self.host.connect()
+        other.send('HWT.TAKE', 'none', 'w', 1, 30000, 'BLOCK', 30)
+        other.send('HWT.GET', 'none', 'a')
+        self.assertIsNone(other.read())
+        self.assertIsNone(other.read())
+        other.close()
+        self.assertEqual(self.client.call('HWT.QUEUES', 0, 100)[1], [])
+
     def test_five_hundred_blocked_clients_get_one_task_each(self):
         clients = [self.host.connect() for _ in range(500)]
         for client in clients:
