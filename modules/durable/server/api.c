@@ -193,9 +193,11 @@ api_get(struct request *request, redisContext *context)
 }
 
 /* The words of an ADD, up to its tasks. */
+#define ADD_PARAMETERS 6
+#define ADD_WORDS_MAX (2 + 3 * ADD_PARAMETERS + 3) /* key; TASKS id payload */
 struct add_words {
-	const char *word[20];
-	size_t length[20];
+	const char *word[ADD_WORDS_MAX];
+	size_t length[ADD_WORDS_MAX];
 	int count;
 };
 
@@ -210,7 +212,7 @@ add_word(struct add_words *words, const char *bytes, size_t length)
 static void
 add_parameters(const struct request *request, struct add_words *words)
 {
-	static const char *const names[] = {
+	static const char *const names[ADD_PARAMETERS] = {
 	    "attempts", "expires", "result", "in", "due", "retry"};
 	const char *value;
 	size_t i, length;

@@ -153,6 +153,8 @@ class Paths:
                 ('PUT', MAIL + 'b?in=1&retry=5', 400),
                 ('PUT', MAIL + 'b?in=1&retry=5,4', 400),
                 ('PUT', MAIL + 'b?in=1&attempts=0', 400),
+                ('PUT', MAIL + 'b?in=1,1&due=1,1&attempts=1,1&retry=1,1'
+                 '&expires=1,1&result=1,1', 400),
                 ('PUT', MAIL + 'b?in=1&attempts=1%30', 400),
                 ('PUT', MAIL + '?in=1', 404),
                 ('PUT', MAIL + 'b%?in=1', 404),
