@@ -17,6 +17,7 @@
 #define DAY_S 86400
 #define BYTES_MAX ((size_t)16 << 20) /* of their payloads */
 #define LINE_MAX_BYTES 300
+#define OPTION_WORDS_MAX 7 /* attempts, retry and expires, each once */
 #define TIME_BYTES 21 /* of @2026-11-28T14:00:00Z */
 #define ID_MAX 64
 
@@ -34,7 +35,7 @@ struct schedule {
 	uint64_t every_s, late_s;
 	/* Words of HWT.ADD, each ending in a NUL. */
 	char options[LINE_MAX_BYTES];
-	size_t options_length;
+	size_t options_length, option_words;
 	const char *payload;
 	size_t payload_length;
 	struct calendar calendar;
@@ -84,9 +85,12 @@ read_option(struct schedule *schedule, char *line)
 	at = schedule->options + schedule->options_length;
 	memcpy(at, line, length);
 	schedule->options_length += length;
-	while ((at = strchr(at, ' ')) != NULL)
+	schedule->option_words++;
+	while ((at = strchr(at, ' ')) != NULL) {
 		*at++ = '\0';
-	return true;
+		schedule->option_words++;
+	}
+	return schedule->option_words <= OPTION_WORDS_MAX;
 }
 
 static bool
@@ -191,9 +195,11 @@ outcome_of(const redisContext *context, const redisReply *reply, char *why)
 	    : OUTCOME_AGAIN;
 }
 
+/* HWT.ADD key RESULT ms, options, EACH TASKS, tasks. */
+#define WORDS_MAX (4 + OPTION_WORDS_MAX + 2 + 3 * OCCURRENCES_MAX)
 struct words {
-	const char *word[3 * OCCURRENCES_MAX + 20];
-	size_t length[3 * OCCURRENCES_MAX + 20];
+	const char *word[WORDS_MAX];
+	size_t length[WORDS_MAX];
 	int count;
 };
 
