@@ -89,6 +89,7 @@ struct server {
 	struct source listeners[LISTENERS_MAX];
 	size_t listener_count;
 	bool stopping; /* by the thread that runs it */
+	bool broken; /* the store; nothing is sent any more */
 	struct connection *first, *touched;
 	struct queue *waited; /* all that somebody waits for */
 	uint64_t tidy_ns; /* when it was done last */
@@ -401,6 +402,35 @@ run_queues(struct server *server, struct connection *connection)
 	}
 }
 
+/* The transaction of the round did not commit. */
+static void
+replace_replies(struct connection *connection)
+{
+	connection->out.end = connection->out.begin + connection->committed;
+	for (; connection->replies > 0; connection->replies--)
+		answer_error(connection, "FULL the disk is full");
+}
+
+/* Stores what has changed. All replies so far may be sent then, unless the
+ * store is broken. */
+static void
+commit(struct server *server)
+{
+	enum store_error error;
+	struct connection *each;
+
+	if (server->broken)
+		return;
+	error = queues_commit(&server->queues);
+	server->broken = error == STORE_BROKEN;
+	for (each = server->touched; each; each = each->touched_next) {
+		if (error == STORE_FULL)
+			replace_replies(each);
+		each->replies = 0;
+		each->committed = each->out.end - each->out.begin;
+	}
+}
+
 static void
 run_backup(struct server *server, struct connection *connection)
 {
@@ -416,9 +446,9 @@ run_backup(struct server *server, struct connection *connection)
 	memcpy(path, request->word[1].bytes, request->word[1].length);
 	path[request->word[1].length] = '\0';
 	/* What was answered must be in the copy. */
-	error = queues_commit(&server->queues) == STORE_OK
-	    ? store_backup(server->queues.store, path)
-	    : -EIO;
+	commit(server);
+	error =
+	    server->broken ? -EIO : store_backup(server->queues.store, path);
 	if (error == 0)
 		answer_line(connection, '+', "OK");
 	else
@@ -737,22 +767,13 @@ connection_send(struct server *server, struct connection *connection)
 	    server->epoll, EPOLL_CTL_MOD, connection->source.fd, &event);
 }
 
-/* The transaction of the round did not commit. */
-static void
-replace_replies(struct connection *connection)
-{
-	connection->out.end = connection->out.begin + connection->committed;
-	for (; connection->replies > 0; connection->replies--)
-		answer_error(connection, "FULL the disk is full");
-}
-
 static int
 finish_round(struct server *server, char why[200])
 {
-	enum store_error error = queues_commit(&server->queues);
 	struct connection *connection;
 
-	if (error == STORE_BROKEN) {
+	commit(server);
+	if (server->broken) {
 		(void)snprintf(why, 200, "the store: %s",
 		    store_message(server->queues.store));
 		return -EIO;
@@ -760,9 +781,6 @@ finish_round(struct server *server, char why[200])
 	while ((connection = server->touched) != NULL) {
 		server->touched = connection->touched_next;
 		connection->touched = false;
-		if (error == STORE_FULL)
-			replace_replies(connection);
-		connection->replies = 0;
 		connection_send(server, connection);
 	}
 	return 0;

@@ -39,13 +39,17 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile('rb')
 
-    def send(self, *words):
+    @staticmethod
+    def bytes(*words):
         data = b'*%d\r\n' % len(words)
         for word in words:
             if not isinstance(word, bytes):
                 word = str(word).encode()
             data += b'$%d\r\n%s\r\n' % (len(word), word)
-        self.socket.sendall(data)
+        return data
+
+    def send(self, *words):
+        self.socket.sendall(self.bytes(*words))
 
     def read(self):
         line = self.file.readline()
@@ -791,6 +795,17 @@ class InServer(Hosted, unittest.TestCase):
         self.assertEqual(states, [b'done', b'due', b'due'])
         self.assertIsNone(client.call('HWT.GET', 'q', 'c'))
         client.close()
+
+    def test_adds_before_a_backup_on_a_full_disk_are_refused(self):
+        host, client, faults = self.faulty()
+        faults.set(write_error=errno.ENOSPC)
+        client.socket.sendall(
+            client.bytes('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x') +
+            client.bytes('HWT.BACKUP', host.folder + '/none/copy'))
+        for code in ('FULL', 'ERR'):
+            self.assertEqual(str(client.read()).split()[0], code)
+        faults.set()
+        self.assertIsNone(client.call('HWT.GET', 'q', 'a'))
 
     def test_a_disk_that_fails_ends_the_process(self):
         for fault in ({'sync_error': errno.EIO}, {'write_error': errno.EIO}):
