@@ -29,6 +29,8 @@
 #define PAYLOAD_MOST 1048576
 /* Of the words of the longest command: id, time and payload of each task. */
 #define WORDS_MAX (3 * MACHINE_TASKS_MAX + 32)
+/* HWT.X key now steady before the command, instead of its name and key. */
+#define REPLICATED_MAX (WORDS_MAX + 3)
 
 struct api api;
 uint64_t mastership;
@@ -150,7 +152,7 @@ command_of(const string *word)
 static const struct argument *
 words_of(string **argv, int argc)
 {
-	static struct argument words[WORDS_MAX];
+	static struct argument words[REPLICATED_MAX];
 	int i;
 
 	for (i = 0; i < argc; i++)
@@ -348,7 +350,7 @@ command_x(context *ctx, string **argv, int argc)
 	if (!(flags & (API_REPLICATED | API_LOADING)))
 		return api.reply_error(ctx,
 		    "ARG HWT.X is for replicas and files, not for clients");
-	if (argc < 5 || argc > WORDS_MAX)
+	if (argc < 5 || argc > REPLICATED_MAX)
 		return api.wrong_arity(ctx);
 	opened = api.open_key(ctx, argv[1], API_READ | API_WRITE);
 	if (!key_read(opened, &queue)) {

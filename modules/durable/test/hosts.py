@@ -578,6 +578,23 @@ class InRedis(Hosted, unittest.TestCase):
         self.assertGreater(min(fences), fence + 10**6)
         other.close()
 
+    def test_the_longest_add_is_in_the_file(self):
+        for extra in range(12, 20):
+            tasks = [word for i in range(1024)
+                     for word in (f'{extra}-{i}', 10**12, '')]
+            try:
+                self.client.call('HWT.ADD', 'q', *['ATTEMPTS', 3] * extra,
+                                 'EACH', 'TASKS', *tasks)
+            except Error as error:
+                self.assertEqual(str(error).split()[0], 'ARG')
+        added = self.client.pairs('HWT.STAT', 'q')['added-total']
+        self.assertGreater(added, 0)
+        self.host.kill()
+        self.host.start()
+        self.client = self.host.connect()
+        self.assertEqual(
+            self.client.pairs('HWT.STAT', 'q')['added-total'], added)
+
     def test_adds_are_refused_where_the_level_is_not_kept(self):
         self.client.call('CONFIG', 'SET', 'appendfsync', 'everysec')
         self.refused('DURABILITY', 'HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
