@@ -332,6 +332,7 @@ machine_add(struct machine *machine, const struct policy *policy,
     const struct machine_task *tasks, size_t count, uint8_t *results)
 {
 	uint64_t revision = machine->revision;
+	size_t changes = machine->changes_count;
 	enum machine_error error = MACHINE_OK;
 	size_t i;
 
@@ -342,6 +343,7 @@ machine_add(struct machine *machine, const struct policy *policy,
 		if (error != MACHINE_OK) {
 			add_undo(machine, tasks, i, results);
 			machine->revision = revision;
+			machine->changes_count = changes;
 			break;
 		}
 	}

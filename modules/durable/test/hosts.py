@@ -326,6 +326,15 @@ class Hosted:
             del before[name], after[name]
         self.assertEqual(before, after)
 
+    def test_adds_to_a_full_queue_take_no_memory(self):
+        self.client.call('HWT.QUEUE', 'q', 'MAX', 1023)
+        words = [word for i in range(1024) for word in (f'id{i}', '')]
+        memory = set()
+        for _ in range(20):
+            self.refused('FULL', 'HWT.ADD', 'q', 'IN', 0, 'TASKS', *words)
+            memory.add(self.client.pairs('HWT.STAT', 'q')['memory-bytes'])
+        self.assertEqual(len(memory), 1)
+
     def test_ids_and_payloads_may_have_any_bytes(self):
         identity, payload = b'\0\r\n"*\xff', b'$5\r\n\0' * 100
         self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', identity, payload)
