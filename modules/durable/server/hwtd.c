@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -49,13 +50,16 @@ static int
 listen_unix(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat file;
 	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return complain(path, "the path is too long");
 	memcpy(address.sun_path, path, strlen(path));
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	(void)unlink(path);
+	/* Of a server that was killed; any other file makes bind fail. */
+	if (lstat(path, &file) == 0 && S_ISSOCK(file.st_mode))
+		(void)unlink(path);
 	if (fd < 0 || bind(fd, (const void *)&address, sizeof(address)) != 0 ||
 	    listen(fd, SOMAXCONN) != 0)
 		return complain(path, strerror(errno));

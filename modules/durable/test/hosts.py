@@ -969,6 +969,15 @@ class InServer(Hosted, unittest.TestCase):
                 for name in b'ps' * 150), capture_output=True)
         self.assertIn(b'errors: 0, replies: 300', run.stdout)
 
+    def test_a_file_is_not_replaced_by_a_unix_socket(self):
+        path = self.host.folder + '/log'
+        result = subprocess.run(
+            [BUILD + '/hwtd', '--data', self.host.folder + '/other',
+             '--listen', 'unix:' + path], capture_output=True, timeout=20)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b'in use', result.stderr)
+        self.assertTrue(os.path.isfile(path))
+
     def test_the_client_of_python_for_redis(self):
         try:
             import redis
