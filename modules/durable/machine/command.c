@@ -331,9 +331,22 @@ run_take(struct call *call)
 		answer_taken(call->reply, taken, count);
 }
 
-/* A list of tasks ends at TAKE, if there is one: ids and fences alternate, and
- * a fence is a number, so TAKE in the place of an id and no number after it
- * ends the list. */
+/* Whether a list of tasks ends at TAKE, in the place of an id: a worker's name
+ * follows, and if that is a number, too, a limit and a visibility, which is
+ * below all fences. */
+static bool
+is_end_of_attempts(const struct argument *at, const struct argument *end)
+{
+	uint64_t number;
+
+	if (!argument_is(at, "TAKE"))
+		return false;
+	return !argument_number(&at[1], 0, INT64_MAX, &number) ||
+	    (end - at >= 4 &&
+		argument_number(&at[2], 1, MACHINE_TASKS_MAX, &number) &&
+		argument_number(&at[3], 1, DAY_MS, &number));
+}
+
 static size_t
 take_attempts(struct words *words, const struct argument **attempts)
 {
@@ -345,11 +358,10 @@ take_attempts(struct words *words, const struct argument **attempts)
 		fail(words, "ARG TASKS is missing");
 	*attempts = at = words->at;
 	for (; words->end - at >= 2 && !words->failed; at += 2) {
-		if (!argument_number(&at[1], 0, INT64_MAX, &fence)) {
-			if (argument_is(at, "TAKE"))
-				break;
+		if (is_end_of_attempts(at, words->end))
+			break;
+		if (!argument_number(&at[1], 0, INT64_MAX, &fence))
 			fail(words, "ARG a fence is a number");
-		}
 		if (at->length < 1 || at->length > MACHINE_ID_MAX)
 			fail(words, "ARG an id has 1 to 64 bytes");
 		count++;

@@ -326,6 +326,16 @@ class Hosted:
             del before[name], after[name]
         self.assertEqual(before, after)
 
+    def test_the_take_of_a_finish_is_told_from_its_tasks(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'take', '', '7', '',
+                         'b', '')
+        tasks = take(self.client, 'q', 2)
+        words = [word for task in tasks.values() for word in task[:2]]
+        answer = self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS', *words,
+                                  'TAKE', '42', 1, 30000)
+        self.assertEqual(answer[:2], [1, 1])
+        self.assertEqual(answer[2][0][0], b'b')
+
     def test_adds_to_a_full_queue_take_no_memory(self):
         self.client.call('HWT.QUEUE', 'q', 'MAX', 1023)
         words = [word for i in range(1024) for word in (f'id{i}', '')]
