@@ -98,14 +98,21 @@ struct loading {
 	int error;
 };
 
-static struct queue *
-queue_of_number(const struct queues *queues, uint64_t number)
+/* Rows come by their numbers, as the names of queues did, which are last to
+ * first in the list. */
+static void
+find_queue(struct loading *loading, uint64_t number)
 {
-	struct queue *queue = queues->first;
+	struct queue *queue = loading->queue;
 
-	while (queue != NULL && queue->number != number)
-		queue = queue->next;
-	return queue;
+	if (queue == NULL) {
+		queue = loading->queues->first;
+		while (queue != NULL && queue->next != NULL)
+			queue = queue->next;
+	}
+	while (queue != NULL && queue->number < number)
+		queue = queue->prev;
+	loading->queue = queue;
 }
 
 static bool
@@ -134,9 +141,8 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 
 	if (number == 0)
 		return load_name(loading->queues, serial, bytes, length);
+	find_queue(loading, number);
 	if (loading->queue == NULL || loading->queue->number != number)
-		loading->queue = queue_of_number(loading->queues, number);
-	if (loading->queue == NULL)
 		return false;
 	if (serial == 0)
 		return machine_load_header(
