@@ -180,8 +180,8 @@ struct hwt_durable_task {
 	 * becomes a dead letter instead. Up to HWT_DURABLE_DELAY_MAX; 0: it
 	 * does not expire. */
 	uint64_t expires_ns;
-	/* How long a retry waits if its callback does not say that: a random
-	 * time up to retry_first_ns, twice as long with each attempt, at most
+	/* How long a retry waits if its callback does not say that:
+	 * retry_first_ns, twice as long with each attempt, at most
 	 * retry_most_ns, which is not less. Up to HWT_DURABLE_DELAY_MAX; both
 	 * 0: 1 s and 10 min. */
 	uint64_t retry_first_ns;
