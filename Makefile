@@ -40,7 +40,6 @@
 #   PREFIX=/usr/local, from /; DESTDIR before it and before these, if given:
 #   LIBDIR=PREFIX/lib INCLUDEDIR=PREFIX/include BINDIR=PREFIX/bin
 #   DOCDIR=PREFIX/share/doc/hwt MANDIR=PREFIX/share/man
-#   UNITDIR=PREFIX/lib/systemd/system
 #   PYTHONDIR=PREFIX/lib/python3/dist-packages, for hwt.py
 #   MODULES='purgatory checkout durable', to install; MODULES= none
 #   V=1              shows the commands

@@ -9,7 +9,6 @@ INCLUDEDIR ?= $(PREFIX)/include
 BINDIR ?= $(PREFIX)/bin
 DOCDIR ?= $(PREFIX)/share/doc/hwt
 MANDIR ?= $(PREFIX)/share/man
-UNITDIR ?= $(PREFIX)/lib/systemd/system
 
 # What a part of the library, hwt itself or a module, has for each folder:
 # tools/module.mk names the lists.
@@ -27,7 +26,6 @@ include := $(DESTDIR)$(INCLUDEDIR)
 bin := $(DESTDIR)$(BINDIR)
 doc := $(DESTDIR)$(DOCDIR)
 man := $(DESTDIR)$(MANDIR)
-unit := $(DESTDIR)$(UNITDIR)
 python = $(DESTDIR)$(PYTHONDIR)
 
 ifneq ($(filter $(installed),$(MAKECMDGOALS)),)
@@ -37,7 +35,7 @@ checked = $(foreach v,$1,$(if $(or $(filter-out /%,$(firstword $($v))), \
 	$(strip $(foreach c,$(special),$(findstring $c,$($v))))), \
 	$(error $v=$($v): not a path that begins with / and has none \
 	of $(special))))
-$(call checked,PREFIX LIBDIR INCLUDEDIR BINDIR DOCDIR MANDIR UNITDIR)
+$(call checked,PREFIX LIBDIR INCLUDEDIR BINDIR DOCDIR MANDIR)
 
 # Where a python3 looks for modules in PREFIX. Without any nobody knows, but for
 # Debian's packages.
@@ -90,9 +88,6 @@ $(Q)ln -sf $(library).so.$(version) '$(lib)/$(library).so.$(major)'
 $(Q)ln -sf $(library).so.$(major) '$(lib)/$(library).so'
 $(foreach f,$($1_fill),$(Q)$(call fill,$f) >'$(lib)/$f' && \
 	chmod 644 '$(lib)/$f'$(newline))
-$(foreach f,$($1_unit),$(Q)$(INSTALL) -d '$(unit)' && \
-	sed 's|@BINDIR@|$(BINDIR)|' $f.in >'$(unit)/$(notdir $f)' && \
-	chmod 644 '$(unit)/$(notdir $f)'$(newline))
 $(Q)$(call put_each,$($1_bin),755,build/plain/$$file -t '$(bin)')
 $(Q)$(call put_each,$($1_plugin),644,build/plain/$$file -t '$(lib)/hwt')
 $(Q)$(call put_each,$($1_doc),644,$$file '$(doc)'/$$file)
@@ -132,13 +127,11 @@ $(Q)removed=$$($(call from,$(include),$(notdir $(call each,$1,include))) \
 		man$(subst .,,$(suffix $f))/$(notdir $f))) \
 	$(call from,$(man)/man3,$(foreach p,$1, \
 		$(patsubst %,%.3,$(shell tools/pages $($p_pages))))) \
-	$(call from,$(unit),$(notdir $(call each,$1,unit))) \
 	$(if $(PYTHONDIR),$(call from,$(python), \
 		$(notdir $(call each,$1,python))))) || exit; \
 $(if $(PYTHONDIR),$(foreach f,$(notdir $(call each,$1,python)), \
 	rm -f '$(python)/__pycache__/$(f:py=)'*; )) \
 rmdir $(addprefix '$(lib)'/,$(sort $(dir $(call each,$1,fill)))) \
-	$(if $(call each,$1,unit),'$(unit)' "$$(dirname '$(unit)')") \
 	'$(lib)/cmake' '$(lib)/hwt' '$(man)'/man[1-9] '$(python)/__pycache__' \
 	2>/dev/null; \
 find '$(doc)' -depth -type d -empty -delete 2>/dev/null; \

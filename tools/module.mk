@@ -19,7 +19,6 @@
 #   NAME_pages     the header of which pages are made
 #   NAME_doc       files for DOCDIR, which keep their path there
 #   NAME_fill      files of LIBDIR that are made from templates
-#   NAME_unit      units for systemd, which are made from templates
 
 # One object with its inner names made local: a program that links it may use
 # the same names for its own. _.stapsdt.base, in the note of each probe, is that
@@ -72,7 +71,6 @@ $1_include += $(wildcard modules/$1/hwt_$1.h modules/$1/hwt_$1.hpp)
 $1_man += $(wildcard modules/$1/man/*.[1-9])
 $1_pages := modules/$1/hwt_$1.h
 $1_doc += $(wildcard modules/$1/README modules/$1/DESIGN)
-$1_unit += $(patsubst %.in,%,$(wildcard modules/$1/systemd/*.service.in))
 $1_fill += pkgconfig/hwt-$1.pc
 endef
 
