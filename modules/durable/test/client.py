@@ -768,14 +768,15 @@ class Killed(Scratch):
         second.call('work', 'q', 2, 1000, 8)
         self.assertTrue(until(
             lambda: self.stats(second, 'q')['done'] == 21))
+        begun = len(first.runs)
         first.process.send_signal(signal.SIGCONT)
         self.assertEqual(first.call('stop', 20000), '0')
         stats = self.stats(second, 'q')
         self.assertEqual(stats['done'], 21)
         self.assertEqual(len(set(first.ids()) | set(second.ids())), 21)
-        # What waited for a thread in the one that hung is not begun late.
-        self.assertLessEqual(sum(first.ids().values()) +
-                             sum(second.ids().values()), 21 + 3)
+        # What waited for a thread in the one that hung is not begun late:
+        # each thread may have been on its way into a callback when it hung.
+        self.assertLessEqual(len(first.runs), begun + 2)
         self.assertEqual(second.call('stop', 20000), '0')
         first.end()
         second.end()
