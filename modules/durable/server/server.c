@@ -507,6 +507,9 @@ run_request(struct server *server, struct connection *connection)
 
 	if (word_is(server, 0, "AUTH"))
 		run_auth(server, connection);
+	else if (word_is(server, 0, "HELLO"))
+		/* Clients that begin with RESP3 fall back to RESP2. */
+		answer_error(connection, "NOPROTO only RESP2 is spoken");
 	else if (!connection->authenticated)
 		answer_error(connection, "NOAUTH AUTH first");
 	else if (command != NULL && server->request.count >= 2)
