@@ -3,10 +3,10 @@
 """main.py [--only NAME,...] [--cases NAME,...] [--seconds N] [--rounds N]
 
 hwt_durable beside what people would take instead: hwtd, Redis with hwt.so,
-PostgreSQL with SKIP LOCKED, two sorted sets in Redis.
+PostgreSQL with SKIP LOCKED, two sorted sets in Redis, BullMQ, Graphile Worker.
 Each engine fsyncs before it acknowledges, and has one scratch folder for each
-case. The client, load.c, is one thread beside the engine; the file of each
-engine says who would call it unfair.
+case. The client, load.c, or load.js for those of Node, is one thread beside the
+engine; the file of each engine says who would call it unfair.
 
     add1, add16   adds a second of one task, by 1 and by 16 connections
     add512        adds a second in batches of 512, by 4 connections
@@ -16,7 +16,8 @@ engine says who would call it unfair.
                   task, and CPU of a life
     bytes         RSS and disk of a task that waits
     kill          the engine is killed with SIGKILL under load, and started:
-                  acknowledged and never executed; executed twice
+                  acknowledged and never executed; executed twice (not of
+                  BullMQ and Graphile Worker)
 
 Engines alternate within a round; a figure is the median of the rounds, with the
 least and the most. Run by make perf-durable, PERF='--rounds 5'."""
@@ -29,9 +30,8 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from servers import LIMIT, PERF, SERVERS, first_line  # noqa: E402
+from servers import LIMIT, SERVERS, first_line  # noqa: E402
 
-FILL = 500000
 CASES = {
     'add1': 'adders=1 delay=3600000 seconds={s}',
     'add16': 'adders=16 delay=3600000 seconds={s}',
@@ -42,7 +42,7 @@ CASES = {
     'late1000': 'adders=4 workers=2 limit=64 rate=1000 delay=1000 seconds={s}',
     'late5000': 'adders=4 workers=2 limit=64 batch=64 rate=5000 delay=1000 '
                 'seconds={s}',
-    'bytes': f'adders=4 batch=512 count={FILL} delay=3600000',
+    'bytes': 'adders=4 batch=512 count={fill} delay=3600000',
     'kill': 'adders=4 workers=2 batch=16 limit=64 rate=5000 delay=500 '
             'visibility=2000 kill=1 seconds={s}',
 }
@@ -59,8 +59,8 @@ def measure(make, case, seconds):
     with make() as server:
         memory, disk = server.memory(), server.disk()
         client = subprocess.Popen(
-            [os.path.join(PERF, 'load-' + server.load), server.address(),
-             *CASES[case].format(s=seconds).split()],
+            server.client() +
+            CASES[case].format(s=seconds, fill=server.fill).split(),
             stdout=subprocess.PIPE, text=True)
         try:
             if client.stdout.readline() != 'ready\n':
@@ -80,8 +80,8 @@ def measure(make, case, seconds):
                  for name, value in zip(words[::2], words[1::2])}
         time.sleep(0.2)  # until children that end have been waited for
         found['server_s'] = server.cpu() - before
-        found['memory'] = (server.memory() - memory) / FILL
-        found['disk'] = (server.disk() - disk) / FILL
+        found['memory'] = (server.memory() - memory) / server.fill
+        found['disk'] = (server.disk() - disk) / server.fill
         return found
 
 
@@ -171,9 +171,11 @@ def main():
         if not why:
             there.append(server)
     for case in cases:
-        rounds = {server.name: [] for server in there}
+        measured = [server for server in there
+                    if case in getattr(server, 'cases', CASES)]
+        rounds = {server.name: [] for server in measured}
         for _ in range(given.rounds):
-            for server in there:
+            for server in measured:
                 rounds[server.name].append(list(figures(
                     case, measure(server, case, given.seconds))))
         print_case(case, rounds)

@@ -21,8 +21,17 @@ $(call durable_perf_of,$(durable_loads)): \
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_load_libs_$(@F)) -lm $(libs)
 
+# The engines of Node, from its registry.
+durable_node := $(if $(shell command -v npm), \
+	$(call durable_perf_of,node_modules/.package-lock.json))
+$(durable_node):
+	$(call say,NPM)
+	$(Q)npm install --silent --no-save --prefix $(dir $(@D)) \
+		bullmq@6.7.0 ioredis@6.0.0 graphile-worker@0.17.3
+
 .PHONY: perf-durable
-perf-durable: $(call durable_perf_of,$(durable_loads)) $(durable_hosted)
+perf-durable: $(call durable_perf_of,$(durable_loads)) $(durable_hosted) \
+		$(durable_node)
 	$(Q)python3 -B modules/durable/perf/main.py $(PERF)
 
 # HOURS may be a fraction.

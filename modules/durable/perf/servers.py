@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engines that main.py and billion.py measure, each in a scratch folder."""
+import contextlib
 import glob
+import json
 import os
 import pwd
 import shutil
@@ -46,6 +48,7 @@ def cpu_of(pid):
 
 class Measured:
     """What a hosts.Host needs to be measured. In a with."""
+    fill = 500000  # tasks in the case bytes
 
     def __enter__(self):
         return self
@@ -68,11 +71,37 @@ class Measured:
     def address(self):
         return str(self.port)
 
+    def client(self):
+        return [os.path.join(PERF, 'load-' + self.load), self.address()]
+
     @classmethod
     def missing(cls):
         """Why it cannot be measured here; None: it can."""
         client = os.path.join(PERF, 'load-' + cls.load)
         return None if os.path.exists(client) else client + ' is not built'
+
+
+class OfNode:
+    """An engine that is used from Node."""
+    fill = 20000
+    cases = 'add1 add16 add512 life16 life256 late1000 late5000 bytes'.split()
+    modules = os.path.join(PERF, 'node_modules')
+
+    def client(self):
+        os.environ['NODE_PATH'] = self.modules
+        return ['node', os.path.join(os.path.dirname(__file__), 'load.js'),
+                self.name, self.address()]
+
+    @classmethod
+    def missing(cls):
+        return None if os.path.exists(os.path.join(cls.modules, cls.package)) \
+            else 'is not installed by npm'
+
+    @classmethod
+    def version(cls):
+        with open(os.path.join(cls.modules, cls.package,
+                               'package.json')) as file:
+            return f'{json.load(file)["version"]}, {super().version()}'
 
 
 class Hwtd(Measured, hosts.Server):
@@ -143,12 +172,13 @@ class Postgresql(Measured, hosts.Host):
 
     def kill(self):
         for pid in children_of(self.process.pid):
-            os.kill(pid, 9)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
         super().kill()
 
     def address(self):
-        return (f'host=127.0.0.1 port={self.port} user=perf dbname=postgres '
-                'connect_timeout=5')
+        return f'postgres://perf@127.0.0.1:{self.port}/postgres' \
+            '?connect_timeout=5'
 
     def disk(self):
         return int(self.ask("SELECT pg_database_size('postgres')"))
@@ -167,4 +197,12 @@ class Postgresql(Measured, hosts.Host):
             ', synchronous_commit on'
 
 
-SERVERS = [Hwtd, Redis, Postgresql, SortedSets]
+class BullMq(OfNode, SortedSets):
+    name = package = 'bullmq'
+
+
+class Graphile(OfNode, Postgresql):
+    name, package = 'graphile', 'graphile-worker'
+
+
+SERVERS = [Hwtd, Redis, Postgresql, SortedSets, BullMq, Graphile]
