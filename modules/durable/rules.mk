@@ -38,9 +38,9 @@ $(patsubst %,build/%/$(durable_folder)/server/http.o, \
 durable_shared := $(filter-out $(foreach p,hwtctl hwt-exec hwt-http, \
 	$(durable_folder)/programs/$p.c $(durable_folder)/programs/$p-%.c), \
 	$(wildcard $(durable_folder)/programs/*.c))
-durable_own = $(if $(filter hwtd,$1),$(durable_hwtd), \
+durable_own = $(durable_shared) $(if $(filter hwtd,$1),$(durable_hwtd), \
 	$(wildcard $(durable_folder)/programs/$1.c \
-	$(durable_folder)/programs/$1-*.c) $(durable_shared))
+	$(durable_folder)/programs/$1-*.c))
 durable_libs_hwtd := -lmicrohttpd
 durable_libs_hwt-http := -lcurl -lcrypto
 $(foreach w,plain clang asan tsan cov,$(durable_bin:%=build/$w/%)): build/%: \

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "modules/durable/programs/options.h"
+#include "modules/durable/programs/program.h"
 
 #define JOBS_MAX 256
 #define STATUSES 256
@@ -32,10 +32,10 @@ static const char usage[] =
     "  --jobs N               commands at a time (1)\n"
     "  --limit TIME           a command that runs longer is killed\n"
     "  --fail-status N[,N...] exit statuses that end in a dead "
-    "letter\n" USAGE_WORKER USAGE_SHARED;
+    "letter\n" WORKER_USAGE CLIENT_USAGE;
 
 static struct {
-	uint64_t jobs, limit_ms;
+	uint64_t jobs, limit_ns;
 	bool fails[STATUSES];
 	char **command;
 	_Atomic(pid_t) running[JOBS_MAX]; /* process groups; 0: a free place */
@@ -122,8 +122,8 @@ wait_for(pid_t pid, bool *killed)
 	struct pollfd end = {.fd = pidfd_open(pid, 0), .events = POLLIN};
 	int status;
 
-	*killed = executor.limit_ms > 0 && end.fd >= 0 &&
-	    poll(&end, 1, (int)executor.limit_ms) == 0;
+	*killed = executor.limit_ns > 0 && end.fd >= 0 &&
+	    poll(&end, 1, (int)(executor.limit_ns / HWT_MS(1))) == 0;
 	if (*killed)
 		(void)kill(-pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -204,61 +204,47 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 }
 
 static void
-parse_statuses(char *list)
+parse_statuses(const char *list)
 {
-	char *left, *word = strtok_r(list, ",", &left);
+	unsigned long status;
+	char *end;
 
-	for (; word != NULL; word = strtok_r(NULL, ",", &left))
-		executor.fails[parse_number(word, 1, STATUSES - 1)] = true;
-}
-
-static void
-parse(struct program_worker *worker, int argc, char **argv)
-{
-	static const struct option known[] = {
-	    OPTIONS_SHARED,
-	    OPTIONS_WORKER,
-	    {"jobs", required_argument, NULL, 'j'},
-	    {"limit", required_argument, NULL, 'l'},
-	    {"fail-status", required_argument, NULL, 'f'},
-	    {NULL, 0, NULL, 0},
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "+", known, NULL)) != -1) {
-		if (option_is_worker(worker, option, optarg))
-			continue;
-		if (option == 'j')
-			executor.jobs = parse_number(optarg, 1, JOBS_MAX);
-		else if (option == 'l')
-			executor.limit_ms = parse_time(optarg) / HWT_MS(1);
-		else if (option == 'f')
-			parse_statuses(optarg);
-		else
+	do {
+		status = strtoul(list, &end, 10);
+		if (end == list || status < 1 || status >= STATUSES)
 			program_usage();
-	}
-	if (executor.limit_ms > INT_MAX)
-		program_fail(STATUS_USAGE, "--limit is at most 24 days");
-	executor.command = argv + optind;
-	if (worker->options.queue == NULL || optind == argc)
+		executor.fails[status] = true;
+		list = end + 1;
+	} while (*end == ',');
+	if (*end != '\0')
 		program_usage();
 }
 
 int
 main(int argc, char **argv)
 {
-	struct program_worker worker = {
+	static struct program_worker worker = {
 	    .options.callback = execute, .grace_ns = HWT_SEC(30)};
+	static const struct program_option own[] = {
+	    WORKER_OPTIONS(worker),
+	    {"jobs", .number = &executor.jobs, .least = 1, .most = JOBS_MAX},
+	    {"limit", .time = &executor.limit_ns},
+	    {"fail-status", .read = parse_statuses},
+	    {.name = NULL},
+	};
 	struct pollfd end = {.events = POLLIN};
 	struct signalfd_siginfo ignored;
-	size_t i;
-	int error;
+	int i, error, first = program_parse(own, client_options, argc, argv);
 
+	if (worker.options.queue == NULL || first == argc)
+		program_usage();
+	if (executor.limit_ns / HWT_MS(1) > INT_MAX)
+		program_fail(STATUS_USAGE, "--limit is at most 24 days");
+	executor.command = argv + first;
 	/* So that the own ones are the only ones. */
 	(void)unsetenv("HWT_ID");
 	(void)unsetenv("HWT_ATTEMPT");
 	(void)unsetenv("HWT_DUE");
-	parse(&worker, argc, argv);
 	worker.options.threads = (uint32_t)executor.jobs;
 	worker.options.outstanding_max = executor.jobs;
 	program_start(&worker);

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "modules/durable/programs/hwt-http-call.h"
-#include "modules/durable/programs/options.h"
+#include "modules/durable/programs/program.h"
 
 #define CALLS_MAX 4096
 #define ANSWER_KEPT 200 /* bytes, for the reason of a dead letter */
@@ -38,8 +38,8 @@ static const char usage[] =
     "  --calls N              at a time (64)\n"
     "  --limit TIME           of a call (30s)\n"
     "  --secret-file FILE     its first line signs the calls\n"
-    "  --ca-file FILE         of those who certify servers\n" USAGE_WORKER
-	USAGE_SHARED;
+    "  --ca-file FILE         of those who certify servers\n" WORKER_USAGE
+	CLIENT_USAGE;
 
 /* A task, and its call. */
 struct job {
@@ -325,71 +325,41 @@ serve(const struct program_worker *worker)
 }
 
 static void
-read_secret(const char *path)
+add_allowed(const char *url)
 {
-	FILE *file = fopen(path, "re");
-
-	if (file == NULL ||
-	    fgets(http.secret, sizeof(http.secret), file) == NULL ||
-	    http.secret[0] == '\n')
-		program_fail(STATUS_USAGE, "%s: no secret is in it", path);
-	(void)fclose(file);
-	http.secret[strcspn(http.secret, "\r\n")] = '\0';
-}
-
-static void
-parse_option(int option)
-{
-	if (option == 'c')
-		http.calls = parse_number(optarg, 1, CALLS_MAX);
-	else if (option == 'l')
-		http.limit_ns = parse_time(optarg);
-	else if (option == 's')
-		read_secret(optarg);
-	else if (option == 'f')
-		http.ca_file = optarg;
-	else if (option != 'a')
-		program_usage();
-	else if (!allowed_add(&http.allowed, optarg))
+	if (!allowed_add(&http.allowed, url))
 		program_fail(STATUS_USAGE,
 		    "'%s' is not a URL of http or https without user, query "
 		    "and fragment, or there are more than %d",
-		    optarg, ALLOWED_MAX);
+		    url, ALLOWED_MAX);
 }
 
 static void
-parse(struct program_worker *worker, int argc, char **argv)
+read_key(const char *path)
 {
-	static const struct option known[] = {
-	    OPTIONS_SHARED,
-	    OPTIONS_WORKER,
-	    {"allow", required_argument, NULL, 'a'},
-	    {"calls", required_argument, NULL, 'c'},
-	    {"limit", required_argument, NULL, 'l'},
-	    {"secret-file", required_argument, NULL, 's'},
-	    {"ca-file", required_argument, NULL, 'f'},
-	    {NULL, 0, NULL, 0},
-	};
-	int option;
-
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (!option_is_worker(worker, option, optarg))
-			parse_option(option);
-	}
-	if (worker->options.queue == NULL || http.allowed.count == 0 ||
-	    optind != argc)
-		program_usage();
+	read_secret(path, http.secret, sizeof(http.secret));
 }
 
 int
 main(int argc, char **argv)
 {
-	struct program_worker worker = {
+	static struct program_worker worker = {
 	    .options.callback = receive, .grace_ns = HWT_SEC(30)};
+	static const struct program_option own[] = {
+	    WORKER_OPTIONS(worker),
+	    {"allow", .read = add_allowed},
+	    {"calls", .number = &http.calls, .least = 1, .most = CALLS_MAX},
+	    {"limit", .time = &http.limit_ns},
+	    {"secret-file", .read = read_key},
+	    {"ca-file", .text = &http.ca_file},
+	    {.name = NULL},
+	};
 	int status;
 
 	(void)curl_global_init(CURL_GLOBAL_ALL);
-	parse(&worker, argc, argv);
+	if (program_parse(own, client_options, argc, argv) != argc ||
+	    worker.options.queue == NULL || http.allowed.count == 0)
+		program_usage();
 	http.multi = curl_multi_init();
 	worker.options.outstanding_max = http.calls;
 	program_start(&worker);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hwtctl: one command to a server of queues. See man hwtctl (1). */
+/*
+ * hwtctl: one command to a server of queues. See man hwtctl (1).
+ *
+ * Options are words of the command, which the server judges; only times are
+ * converted here.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
-#include "modules/durable/client/call.h"
-#include "modules/durable/programs/options.h"
+#include "modules/durable/programs/program.h"
 
 #define PAGE "100" /* tasks of one answer, about */
 #define CURSOR_SIZE 24
@@ -25,38 +28,123 @@ static const char usage[] =
     "       hwtctl dead QUEUE [replay ID... | drop ID...]\n"
     "       hwtctl queue QUEUE [--pause | --resume] [--running N] [--rate N]\n"
     "              [--max N] [--level fsync|memory]\n"
-    "       hwtctl stat [QUEUE]\n" USAGE_SHARED
+    "       hwtctl stat [QUEUE]\n" CLIENT_USAGE
     "WHEN is 2026-11-28T14:00:00Z, or @ and seconds of Unix time.\n";
 
 struct program program = {.name = "hwtctl", .usage = usage};
 static struct hwt_durable *durable;
+static const char *added = ""; /* the id, which an error names */
 
-/* Of the options; NULL: not given. A flag has "". */
-static struct {
-	const char *in, *at, *id, *attempts, *retry, *expires, *result;
-	const char *pause, *resume, *running, *rate, *max, *level;
-} given;
+/* What is given of the options; NULL: not. */
+enum given {
+	IN,
+	AT,
+	ATTEMPTS,
+	RETRY,
+	EXPIRES,
+	RESULT,
+	PAUSE,
+	RESUME,
+	RUNNING,
+	RATE,
+	MAX,
+	LEVEL,
+	ID,
+	GIVENS
+};
+static const char *given[GIVENS];
 
-/* A command in the making. Texts must outlive it. */
-struct words {
-	size_t count;
-	struct durable_word word[16 + HWT_DURABLE_BATCH_MAX];
+/* The commands that take an option, and its word in the server's command. */
+static const struct {
+	const char *commands, *word;
+} words_of[GIVENS] = {
+    [IN] = {"add reschedule", "IN"},
+    [AT] = {"add reschedule", "DUE"},
+    [ATTEMPTS] = {"add", "ATTEMPTS"},
+    [RETRY] = {"add", "RETRY"},
+    [EXPIRES] = {"add", "EXPIRES"},
+    [RESULT] = {"add", "RESULT"},
+    [PAUSE] = {"queue", "PAUSE"},
+    [RESUME] = {"queue", "RESUME"},
+    [RUNNING] = {"queue", "RUNNING"},
+    [RATE] = {"queue", "RATE"},
+    [MAX] = {"queue", "MAX"},
+    [LEVEL] = {"queue", "LEVEL"},
+    [ID] = {"add", NULL},
 };
 
+/* In ms, as a text that stays. */
 static void
-words_add_bytes(struct words *words, const void *bytes, size_t length)
+add_ms(struct words *words, uint64_t ms)
 {
-	words->word[words->count++] = (struct durable_word){bytes, length};
+	static char texts[8][24];
+	static size_t used;
+	char *text = texts[used++];
+
+	(void)snprintf(text, sizeof(texts[0]), "%llu", (unsigned long long)ms);
+	words_add(words, text);
 }
 
-static void
-words_add(struct words *words, const char *text)
+/* Of --at, in ms of Unix time. */
+static uint64_t
+parse_when(const char *text)
 {
-	words_add_bytes(words, text, strlen(text));
+	struct tm tm = {.tm_sec = 0};
+	char *end;
+	time_t seconds;
+
+	if (text[0] == '@') {
+		seconds = strtol(text + 1, &end, 10);
+	} else {
+		end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+		seconds = timegm(&tm);
+	}
+	if (end == NULL || *end != '\0' || text[1] == '\0' || seconds < 0 ||
+	    seconds > UINT32_MAX)
+		program_fail(STATUS_USAGE,
+		    "'%s' is not a time as 2026-11-28T14:00:00Z or @1795874400",
+		    text);
+	return 1000 * (uint64_t)seconds;
 }
 
+/* All that were given, each by its word and its value. */
+static void
+add_options(struct words *words)
+{
+	const char *value;
+	enum given i;
+
+	if ((given[IN] != NULL && given[AT] != NULL) ||
+	    (given[PAUSE] != NULL && given[RESUME] != NULL))
+		program_usage();
+	for (i = 0; i < ID; i++) {
+		value = given[i];
+		if (value == NULL)
+			continue;
+		words_add(words, words_of[i].word);
+		if (i == AT) {
+			add_ms(words, parse_when(value));
+		} else if (i == RETRY) {
+			add_ms(words, parse_time(&value) / HWT_MS(1));
+			if (*value++ != ':')
+				program_fail(STATUS_USAGE,
+				    "'%s' is not FIRST:MOST, as 1s:10m",
+				    given[i]);
+		}
+		if (i == IN || i == RETRY || i == EXPIRES || i == RESULT) {
+			add_ms(words, parse_time(&value) / HWT_MS(1));
+			if (*value != '\0')
+				program_fail(STATUS_USAGE, "'%s' is not a time",
+				    given[i]);
+		} else if (i != AT && *value != '\0') {
+			words_add(words, value);
+		}
+	}
+}
+
+/* The caller frees the reply. */
 static redisReply *
-request_call(const char *queue, const struct words *words)
+call(const char *queue, const struct words *words)
 {
 	redisReply *reply = NULL;
 	int error =
@@ -64,53 +152,68 @@ request_call(const char *queue, const struct words *words)
 
 	if (error == 0)
 		return reply;
-	program_fail(reply != NULL && strncmp(reply->str, "ARG", 3) == 0
+	program_fail(error == -EINVAL ||
+		    (reply != NULL && strncmp(reply->str, "ARG", 3) == 0)
 		? STATUS_USAGE
 		: STATUS_SERVER,
-	    "%s", reply != NULL ? reply->str : error_text(error));
+	    "%s%s%s", added, added[0] != '\0' ? ": " : "",
+	    reply != NULL ? reply->str : error_text(error));
 }
 
-static uint64_t
-now_ms(void)
+static void
+print_time(long long ms)
 {
-	struct timespec at;
+	time_t seconds = (time_t)(ms / 1000);
+	char text[32];
+	struct tm tm;
 
-	(void)clock_gettime(CLOCK_REALTIME, &at);
-	return (uint64_t)at.tv_sec * 1000 + (uint64_t)at.tv_nsec / 1000000;
+	(void)gmtime_r(&seconds, &tm);
+	(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	printf("%s.%03lldZ", text, ms % 1000);
 }
 
-/* Of --at. */
-static uint64_t
-parse_when(void)
+/* Bytes that are no printable ASCII, and backslashes, as \xHH. */
+static void
+print_bytes(FILE *to, const char *bytes, size_t length)
 {
-	struct tm tm = {.tm_sec = 0};
-	const char *end;
+	size_t i;
 
-	if (given.at[0] == '@')
-		return 1000 * parse_number(given.at + 1, 0, UINT64_C(1) << 40);
-	end = strptime(given.at, "%Y-%m-%dT%H:%M:%SZ", &tm);
-	if (end == NULL || *end != '\0' || timegm(&tm) < 0)
-		program_fail(STATUS_USAGE,
-		    "'%s' is not a time as 2026-11-28T14:00:00Z or @1795874400",
-		    given.at);
-	return 1000 * (uint64_t)timegm(&tm);
+	for (i = 0; i < length; i++) {
+		if (bytes[i] < ' ' || bytes[i] > '~' || bytes[i] == '\\')
+			(void)fprintf(to, "\\x%02x", (unsigned char)bytes[i]);
+		else
+			(void)fputc(bytes[i], to);
+	}
 }
 
-static bool
-request_due(struct words *words)
+/* Of a queue or a task, whose first value is its state. */
+static int
+print_pairs(redisReply *reply)
 {
-	static char text[24];
+	size_t i;
 
-	if ((given.in != NULL) == (given.at != NULL))
-		return false;
-	(void)snprintf(text, sizeof(text), "%llu",
-	    (unsigned long long)(given.in != NULL
-		    ? parse_time(given.in) / HWT_MS(1)
-		    : parse_when()));
-	words_add(words, given.in != NULL ? "IN" : "DUE");
-	words_add(words, text);
-	return true;
+	for (i = 0; i + 1 < reply->elements; i += 2) {
+		const char *name = reply->element[i]->str;
+		const redisReply *value = reply->element[i + 1];
+
+		printf("%-20s ", name);
+		if (value->type != REDIS_REPLY_INTEGER)
+			print_bytes(stdout, value->str, value->len);
+		else if (value->integer > 0 &&
+		    (strcmp(name, "due") == 0 || strcmp(name, "time") == 0) &&
+		    reply->element[1]->type != REDIS_REPLY_INTEGER)
+			print_time(value->integer);
+		else
+			printf("%lld", value->integer);
+		(void)putchar('\n');
+	}
+	freeReplyObject(reply);
+	return 0;
 }
+
+/*
+ * The commands.
+ */
 
 static char *
 read_input(size_t *length)
@@ -124,20 +227,6 @@ read_input(size_t *length)
 		program_fail(STATUS_USAGE,
 		    "standard input cannot be read, or is longer than 1 MiB");
 	return bytes;
-}
-
-static char *
-request_payload(const char *argument, size_t *length)
-{
-	char *copy;
-
-	if (argument != NULL && strcmp(argument, "-") == 0)
-		return read_input(length);
-	copy = strdup(argument != NULL ? argument : "");
-	if (copy == NULL)
-		program_fail(STATUS_USAGE, "no memory");
-	*length = strlen(copy);
-	return copy;
 }
 
 static const char *
@@ -154,83 +243,56 @@ random_id(void)
 	return id;
 }
 
-static const char *const states[] = {
-    "stored", "waiting", "due", "running", "done", "dead", "cancelled"};
-
-/* The words of it that are options of HWT.ADD. */
-static void
-fill_task(struct hwt_durable_task *task)
-{
-	if (given.in != NULL && given.at != NULL)
-		program_usage();
-	if (given.in != NULL)
-		task->delay_ns = parse_time(given.in);
-	if (given.at != NULL) {
-		uint64_t due_ms = parse_when();
-
-		if (due_ms > now_ms() + HWT_DURABLE_DELAY_MAX / HWT_MS(1))
-			program_fail(STATUS_USAGE,
-			    "'%s' is more than 10 years from now", given.at);
-		task->due_unix_ns = due_ms * HWT_MS(1);
-		task->flags = HWT_DURABLE_AT;
-	}
-	if (given.attempts != NULL)
-		task->max_attempts = (uint32_t)parse_number(
-		    given.attempts, 1, HWT_DURABLE_ATTEMPTS_MAX);
-	if (given.retry != NULL)
-		parse_retry(
-		    given.retry, &task->retry_first_ns, &task->retry_most_ns);
-	if (given.expires != NULL)
-		task->expires_ns = parse_time(given.expires);
-	if (given.result != NULL)
-		task->result_ns = parse_time(given.result);
-}
-
 static int
-run_add(int argc, char **argv)
+run_add(struct words *words, int argc, char **argv)
 {
-	struct hwt_durable_task task = {.queue = argv[0]};
-	char *payload = request_payload(argv[1], &task.payload_length);
-	int error, result = 0;
+	static const char *const states[] = {
+	    "stored", "waiting", "due", "running", "done", "dead", "cancelled"};
+	const char *payload = argc > 1 ? argv[1] : "";
+	size_t length = strlen(payload);
+	char *input = NULL;
+	redisReply *reply;
+	long long state;
 
-	(void)argc;
-	task.payload = payload;
-	task.id = given.id != NULL ? given.id : random_id();
-	task.id_length = strlen(task.id);
-	fill_task(&task);
-	error = hwt_durable_add(durable, 1, &task, &result);
-	free(payload);
-	if (error != 0)
-		program_fail(error == -EINVAL ? STATUS_USAGE : STATUS_SERVER,
-		    "%s: %s", task.id, error_text(error));
-	printf("%s\n", task.id);
-	if (result != 0)
+	if (strcmp(payload, "-") == 0)
+		payload = input = read_input(&length);
+	added = given[ID] != NULL ? given[ID] : random_id();
+	if (given[IN] == NULL && given[AT] == NULL) {
+		words_add(words, "IN");
+		words_add(words, "0");
+	}
+	words_add(words, "TASKS");
+	words_add(words, added);
+	words_add_bytes(words, payload, length);
+	reply = call(argv[0], words);
+	state = reply->element[0]->integer;
+	freeReplyObject(reply);
+	free(input);
+	printf("%s\n", added);
+	if (state != 0)
 		(void)fprintf(stderr,
 		    "hwtctl: nothing has changed: it is there, and %s\n",
-		    states[result]);
-	return result == HWT_DURABLE_DEAD || result == HWT_DURABLE_CANCELLED
-	    ? STATUS_NO
-	    : 0;
+		    states[state]);
+	return state >= HWT_DURABLE_DEAD ? STATUS_NO : 0;
 }
 
+/* A command that says 1 or 0 of each id. */
 static int
-request_each_id(const char *queue, struct words *words, char **ids, int count,
-    const char *refused)
+run_on_ids(struct words *words, int argc, char **argv)
 {
 	redisReply *reply;
 	int i, status = 0;
 
-	if (count == 0 || count > HWT_DURABLE_BATCH_MAX)
-		program_usage();
-	for (i = 0; i < count; i++)
-		words_add(words, ids[i]);
-	reply = request_call(queue, words);
-	for (i = 0; i < count; i++) {
-		if (reply->element[i]->integer == 1)
+	for (i = 1; i < argc; i++)
+		words_add(words, argv[i]);
+	reply = call(argv[0], words);
+	for (i = 1; i < argc; i++) {
+		if (reply->element[i - 1]->integer == 1)
 			continue;
 		(void)fprintf(stderr, "hwtctl: ");
-		print_bytes(stderr, ids[i], strlen(ids[i]));
-		(void)fprintf(stderr, ": %s\n", refused);
+		print_bytes(stderr, argv[i], strlen(argv[i]));
+		(void)fprintf(stderr,
+		    ": there is no such task, or not in such a state\n");
 		status = STATUS_NO;
 	}
 	freeReplyObject(reply);
@@ -238,353 +300,176 @@ request_each_id(const char *queue, struct words *words, char **ids, int count,
 }
 
 static int
-run_cancel(int argc, char **argv)
+run_reschedule(struct words *words, int argc, char **argv)
 {
-	struct words words = {.count = 0};
-
-	words_add(&words, "HWT.CANCEL");
-	return request_each_id(argv[0], &words, argv + 1, argc - 1,
-	    "there is no such task, or it has ended");
-}
-
-static int
-run_reschedule(int argc, char **argv)
-{
-	struct words words = {.count = 0};
-
-	words_add(&words, "HWT.RESCHEDULE");
-	if (!request_due(&words))
+	if (given[IN] == NULL && given[AT] == NULL)
 		program_usage();
-	return request_each_id(argv[0], &words, argv + 1, argc - 1,
-	    "there is no such task, or it has ended");
-}
-
-static void
-print_time(const char *name, long long ms)
-{
-	time_t seconds = (time_t)(ms / 1000);
-	char text[32];
-	struct tm tm;
-
-	(void)gmtime_r(&seconds, &tm);
-	(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	printf("%s%s.%03lldZ", name, text, ms % 1000);
+	return run_on_ids(words, argc, argv);
 }
 
 static int
-run_show(int argc, char **argv)
+run_show(struct words *words, int argc, char **argv)
 {
-	struct words words = {.count = 0};
 	redisReply *reply;
-	size_t i;
 
-	(void)argc;
-	words_add(&words, "HWT.GET");
-	words_add(&words, argv[1]);
-	reply = request_call(argv[0], &words);
+	if (argc > 1)
+		words_add(words, argv[1]);
+	reply = call(argv[0], words);
 	if (reply->type != REDIS_REPLY_ARRAY)
 		program_fail(
 		    STATUS_NO, "there is no such task, or it is forgotten");
-	for (i = 0; i + 1 < reply->elements; i += 2) {
-		const redisReply *name = reply->element[i];
-		const redisReply *value = reply->element[i + 1];
-
-		printf("%-12s ", name->str);
-		if (value->type != REDIS_REPLY_INTEGER)
-			print_bytes(stdout, value->str, value->len);
-		else if (strcmp(name->str, "due") == 0 ||
-		    (strcmp(name->str, "time") == 0 && value->integer > 0))
-			print_time("", value->integer);
-		else
-			printf("%lld", value->integer);
-		(void)putchar('\n');
-	}
-	freeReplyObject(reply);
-	return 0;
-}
-
-/* Id, time and attempt; the reason of a dead letter. */
-static void
-print_task(const redisReply *task)
-{
-	print_bytes(stdout, task->element[0]->str, task->element[0]->len);
-	if (task->element[1]->integer > 0)
-		print_time("\t", task->element[1]->integer);
-	else
-		printf("\t-");
-	printf("\t%lld", task->element[2]->integer);
-	if (task->elements > 3) {
-		(void)putchar('\t');
-		print_bytes(
-		    stdout, task->element[3]->str, task->element[3]->len);
-	}
-	(void)putchar('\n');
+	return print_pairs(reply);
 }
 
 /* Tasks that change their state meanwhile may be missed, or come twice. */
-static void
-print_list(const char *queue, const char *state)
+static int
+print_list(struct words *words, const char *queue, const char *state)
 {
 	char cursor[CURSOR_SIZE] = "0";
+	redisReply *reply;
+	size_t i;
 
+	words_add(words, state);
+	words_add(words, cursor);
+	words_add(words, PAGE);
 	do {
-		struct words words = {.count = 0};
-		redisReply *reply;
-		size_t i;
+		words->word[2].length = strlen(cursor);
+		reply = call(queue, words);
+		for (i = 0; i < reply->element[1]->elements; i++) {
+			const redisReply *task = reply->element[1]->element[i];
 
-		words_add(&words, "HWT.LIST");
-		words_add(&words, state);
-		words_add(&words, cursor);
-		words_add(&words, PAGE);
-		reply = request_call(queue, &words);
-		for (i = 0; i < reply->element[1]->elements; i++)
-			print_task(reply->element[1]->element[i]);
+			print_bytes(stdout, task->element[0]->str,
+			    task->element[0]->len);
+			(void)putchar('\t');
+			if (task->element[1]->integer > 0)
+				print_time(task->element[1]->integer);
+			else
+				(void)putchar('-');
+			printf("\t%lld", task->element[2]->integer);
+			if (task->elements > 3) {
+				(void)putchar('\t');
+				print_bytes(stdout, task->element[3]->str,
+				    task->element[3]->len);
+			}
+			(void)putchar('\n');
+		}
 		(void)snprintf(
 		    cursor, sizeof(cursor), "%s", reply->element[0]->str);
 		freeReplyObject(reply);
 	} while (strcmp(cursor, "0") != 0);
-}
-
-static int
-run_list(int argc, char **argv)
-{
-	(void)argc;
-	print_list(argv[0], argv[1]);
 	return 0;
 }
 
 static int
-run_dead(int argc, char **argv)
+run_list(struct words *words, int argc, char **argv)
 {
-	struct words words = {.count = 0};
+	(void)argc;
+	return print_list(words, argv[0], argv[1]);
+}
 
+static int
+run_dead(struct words *words, int argc, char **argv)
+{
 	if (argc == 1) {
-		print_list(argv[0], "dead");
-		return 0;
+		words->count = 0;
+		words_add(words, "HWT.LIST");
+		return print_list(words, argv[0], "dead");
 	}
-	if (strcmp(argv[1], "replay") != 0 && strcmp(argv[1], "drop") != 0)
+	if (argc == 2 ||
+	    (strcmp(argv[1], "replay") != 0 && strcmp(argv[1], "drop") != 0))
 		program_usage();
-	words_add(&words, "HWT.DEAD");
-	words_add(&words, argv[1]);
-	return request_each_id(argv[0], &words, argv + 2, argc - 2,
-	    "there is no such dead letter");
-}
-
-static void
-print_pairs(const redisReply *reply)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < reply->elements; i += 2) {
-		const redisReply *value = reply->element[i + 1];
-
-		printf("%-20s ", reply->element[i]->str);
-		if (value->type == REDIS_REPLY_INTEGER)
-			printf("%lld\n", value->integer);
-		else
-			printf("%s\n", value->str);
-	}
-}
-
-static void
-add_limit(struct words *words, const char *name, const char *value)
-{
-	if (value == NULL)
-		return;
-	(void)parse_number(value, 0, 1000000000);
-	words_add(words, name);
-	words_add(words, value);
+	words_add(words, argv[1]);
+	argv[1] = argv[0];
+	return run_on_ids(words, argc - 1, argv + 1);
 }
 
 static int
-run_queue(int argc, char **argv)
+run_stat(struct words *words, int argc, char **argv)
 {
-	struct words words = {.count = 0};
-	redisReply *reply;
-
-	(void)argc;
-	if (given.pause != NULL && given.resume != NULL)
-		program_usage();
-	words_add(&words, "HWT.QUEUE");
-	if (given.pause != NULL || given.resume != NULL)
-		words_add(&words, given.pause != NULL ? "PAUSE" : "RESUME");
-	add_limit(&words, "RUNNING", given.running);
-	add_limit(&words, "RATE", given.rate);
-	add_limit(&words, "MAX", given.max);
-	if (given.level != NULL) {
-		words_add(&words, "LEVEL");
-		words_add(&words, given.level);
-	}
-	reply = request_call(argv[0], &words);
-	print_pairs(reply);
-	freeReplyObject(reply);
-	return 0;
-}
-
-static redisReply *
-read_stat(const char *queue)
-{
-	struct words words = {.count = 0};
-
-	words_add(&words, "HWT.STAT");
-	return request_call(queue, &words);
-}
-
-/* The queue that a key is for, {SPACE:QUEUE}, without its end; NULL: another
- * space's. */
-static char *
-queue_of_key(const redisReply *key)
-{
-	const char *space = durable_space(durable);
-	size_t before = strlen(space) + 2;
-
-	if (key->len < before + 2 || key->str[0] != '{' ||
-	    memcmp(key->str + 1, space, before - 2) != 0 ||
-	    key->str[before - 1] != ':' || key->str[key->len - 1] != '}')
-		return NULL;
-	key->str[key->len - 1] = '\0';
-	return key->str + before;
-}
-
-static int
-print_queues(void *ctx, const redisReply *reply)
-{
-	char *queue, *cursor = ctx;
+	queue_name *names;
+	size_t i, j, count;
 	redisReply *stat;
-	size_t i, j;
+	int error;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
-		program_fail(STATUS_SERVER, "HWT.QUEUES: %s",
-		    reply->type == REDIS_REPLY_ERROR ? reply->str : "no list");
-	(void)snprintf(cursor, CURSOR_SIZE, "%s", reply->element[0]->str);
-	for (i = 0; i < reply->element[1]->elements; i++) {
-		queue = queue_of_key(reply->element[1]->element[i]);
-		if (queue == NULL)
-			continue;
-		stat = read_stat(queue);
-		printf("%-24s", queue);
+	if (argc > 0)
+		return print_pairs(call(argv[0], words));
+	error = read_queues(durable, &names, &count);
+	if (error != 0)
+		program_fail(STATUS_SERVER, "%s", error_text(error));
+	printf("%-24s %10s %10s %10s %10s %10s %10s\n", "queue", "waiting",
+	    "due", "running", "done", "dead", "cancelled");
+	for (i = 0; i < count; i++) {
+		stat = call(names[i], words);
+		printf("%-24s", names[i]);
 		for (j = 1; j < 12 && j < stat->elements; j += 2)
 			printf(" %10lld", stat->element[j]->integer);
 		(void)putchar('\n');
 		freeReplyObject(stat);
 	}
+	free(names);
 	return 0;
 }
 
-static int
-run_stat(int argc, char **argv)
-{
-	char cursor[CURSOR_SIZE] = "0";
-	redisReply *reply;
-	int error;
-
-	if (argc > 0) {
-		reply = read_stat(argv[0]);
-		print_pairs(reply);
-		freeReplyObject(reply);
-		return 0;
-	}
-	printf("%-24s %10s %10s %10s %10s %10s %10s\n", "queue", "waiting",
-	    "due", "running", "done", "dead", "cancelled");
-	do {
-		const struct durable_word words[] = {
-		    {"HWT.QUEUES", 10}, {cursor, strlen(cursor)}, {"500", 3}};
-
-		error =
-		    durable_call_each(durable, words, 3, print_queues, cursor);
-		if (error != 0)
-			program_fail(STATUS_SERVER, "%s", error_text(error));
-	} while (strcmp(cursor, "0") != 0);
-	return 0;
-}
-
-/* The least and most of what follows it. */
+/* The least and most of words that follow it. */
 static const struct command {
-	const char *name;
+	const char *name, *word;
 	int least, most;
-	int (*run)(int argc, char **argv);
+	int (*run)(struct words *words, int argc, char **argv);
 } commands[] = {
-    {"add", 1, 2, run_add},
-    {"cancel", 2, 1 + HWT_DURABLE_BATCH_MAX, run_cancel},
-    {"reschedule", 2, 1 + HWT_DURABLE_BATCH_MAX, run_reschedule},
-    {"show", 2, 2, run_show},
-    {"list", 2, 2, run_list},
-    {"dead", 1, 2 + HWT_DURABLE_BATCH_MAX, run_dead},
-    {"queue", 1, 1, run_queue},
-    {"stat", 0, 1, run_stat},
+    {"add", "HWT.ADD", 1, 2, run_add},
+    {"cancel", "HWT.CANCEL", 2, 1 + HWT_DURABLE_BATCH_MAX, run_on_ids},
+    {"reschedule", "HWT.RESCHEDULE", 2, 1 + HWT_DURABLE_BATCH_MAX,
+	run_reschedule},
+    {"show", "HWT.GET", 2, 2, run_show},
+    {"list", "HWT.LIST", 2, 2, run_list},
+    {"dead", "HWT.DEAD", 1, 2 + HWT_DURABLE_BATCH_MAX, run_dead},
+    {"queue", "HWT.QUEUE", 1, 1, run_show},
+    {"stat", "HWT.STAT", 0, 1, run_stat},
 };
 
-/* Where the value goes, and which commands take it. */
-static const struct {
-	const char *name;
-	int argument;
-	const char **value;
-	const char *commands;
-} options[] = {
-    {"in", required_argument, &given.in, "add reschedule"},
-    {"at", required_argument, &given.at, "add reschedule"},
-    {"id", required_argument, &given.id, "add"},
-    {"attempts", required_argument, &given.attempts, "add"},
-    {"retry", required_argument, &given.retry, "add"},
-    {"expires", required_argument, &given.expires, "add"},
-    {"result", required_argument, &given.result, "add"},
-    {"pause", no_argument, &given.pause, "queue"},
-    {"resume", no_argument, &given.resume, "queue"},
-    {"running", required_argument, &given.running, "queue"},
-    {"rate", required_argument, &given.rate, "queue"},
-    {"max", required_argument, &given.max, "queue"},
-    {"level", required_argument, &given.level, "queue"},
+static const struct program_option own[] = {
+    {"in", .text = &given[IN]},
+    {"at", .text = &given[AT]},
+    {"attempts", .text = &given[ATTEMPTS]},
+    {"retry", .text = &given[RETRY]},
+    {"expires", .text = &given[EXPIRES]},
+    {"result", .text = &given[RESULT]},
+    {"pause", .flag = &given[PAUSE]},
+    {"resume", .flag = &given[RESUME]},
+    {"running", .text = &given[RUNNING]},
+    {"rate", .text = &given[RATE]},
+    {"max", .text = &given[MAX]},
+    {"level", .text = &given[LEVEL]},
+    {"id", .text = &given[ID]},
+    {.name = NULL},
 };
-
-#define OPTIONS (sizeof(options) / sizeof(*options))
-#define SHARED (sizeof(shared) / sizeof(*shared))
-#define FIRST 256 /* beyond the letters of shared ones */
-
-/* Reads all options; the rest is from optind on. */
-static void
-parse(const char *command, int argc, char **argv)
-{
-	static const struct option shared[] = {OPTIONS_SHARED};
-	struct option known[SHARED + OPTIONS + 1] = {{.name = NULL}};
-	size_t i;
-	int option;
-
-	memcpy(known, shared, sizeof(shared));
-	for (i = 0; i < OPTIONS; i++)
-		known[SHARED + i] = (struct option){
-		    options[i].name, options[i].argument, NULL, FIRST + (int)i};
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (option_is_shared(option, optarg))
-			continue;
-		if (option < FIRST ||
-		    strstr(options[option - FIRST].commands, command) == NULL)
-			program_usage();
-		*options[option - FIRST].value = optarg != NULL ? optarg : "";
-	}
-}
 
 int
 main(int argc, char **argv)
 {
 	const struct command *command = commands;
-	int status;
+	struct words words = {.count = 0};
+	int i, status, first = program_parse(own, client_options, argc, argv);
 
-	if (argc < 2 || argv[1][0] == '-') {
-		parse("-", argc, argv);
+	if (first == argc)
 		program_usage();
-	}
-	while (strcmp(argv[1], command->name) != 0) {
+	while (strcmp(argv[first], command->name) != 0) {
 		if (++command ==
 		    commands + sizeof(commands) / sizeof(*commands))
 			program_usage();
 	}
-	argc--, argv++;
-	parse(command->name, argc, argv);
-	argc -= optind, argv += optind;
+	argc -= first + 1, argv += first + 1;
 	if (argc < command->least || argc > command->most)
 		program_usage();
+	for (i = 0; i < GIVENS; i++) {
+		if (given[i] != NULL &&
+		    strstr(words_of[i].commands, command->name) == NULL)
+			program_usage();
+	}
+	words_add(&words, command->word);
+	add_options(&words);
 	durable = program_open();
-	status = command->run(argc, argv);
+	status = command->run(&words, argc, argv);
 	(void)hwt_durable_close(durable);
 	if (fflush(stdout) != 0)
 		program_fail(

@@ -2,25 +2,24 @@
 /*
  * THREADS. Those of libmicrohttpd, a few: each has its connections, and runs
  * the commands of their requests itself, one request at a time. They share the
- * options, which do not change, and the engine.
+ * options, which do not change, and the handle of the client.
  */
 #define _GNU_SOURCE
 #include "modules/durable/server/http.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <errno.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "modules/durable/server/json.h"
+#include "modules/durable/server/request.h"
 
-#define THREADS 4
-#define CONNECTIONS_MAX 128
-#define IDLE_S 15
-#define HEAD_MAX 32768
+#define THREADS 4u
+#define CONNECTIONS_MAX 128u
+#define IDLE_S 15u
+#define HEAD_MAX ((size_t)32768)
 
 #define PAGE_FILE "modules/durable/server/page.html"
 __asm__(".pushsection .rodata\n"
@@ -36,101 +35,85 @@ struct http {
 	struct MHD_Daemon *daemon;
 };
 
+static void
+answer_page(struct http_request *request)
+{
+	request->type = "text/html; charset=utf-8";
+	(void)fwrite(
+	    page_begin, 1, (size_t)(page_end - page_begin), request->out);
+}
+
+static const struct route routes[] = {
+    {"GET", "/", "", answer_page, NULL, NULL},
+    {"GET", "/metrics", "", answer_metrics, NULL, NULL},
+    {"GET", "/health", "", answer_health, NULL, NULL},
+    {"GET", "/queues", " after count ", answer_queues, NULL, NULL},
+    {"GET", "/queues/Q/tasks", " state cursor count ", answer_list, NULL, NULL},
+    {"GET", "/queues/Q/tasks/#", "", answer_get, NULL, NULL},
+    {"PUT", "/queues/Q/tasks/#", " in due attempts retry expires result ",
+	answer_add, NULL, NULL},
+    {"DELETE", "/queues/Q/tasks/#", "", answer_change, "HWT.CANCEL", NULL},
+    {"GET", "/queues/Q/dead", " cursor count ", answer_list, NULL, "dead"},
+    {"PUT", "/queues/Q/dead/#", "", answer_change, "HWT.DEAD", "REPLAY"},
+    {"DELETE", "/queues/Q/dead/#", "", answer_change, "HWT.DEAD", "DROP"},
+};
+#define ROUTES (sizeof(routes) / sizeof(*routes))
+
 void
-request_fail(struct request *request, unsigned status, const char *text)
+request_fail(struct http_request *request, unsigned status, const char *text)
 {
 	request->status = status;
 	request->type = "application/json";
 	(void)fseek(request->out, 0, SEEK_SET);
-	(void)fputs("{\"error\":", request->out);
-	json_text(request->out, text, strlen(text));
-	(void)fputs("}\n", request->out);
+	write_error(request->out, text);
 }
 
 const char *
-request_parameter(const struct request *request, const char *name)
+request_parameter(
+    const struct http_request *request, const char *name, const char *otherwise)
 {
-	return MHD_lookup_connection_value(
+	const char *value = MHD_lookup_connection_value(
 	    request->connection, MHD_GET_ARGUMENT_KIND, name);
-}
 
-struct parameters {
-	const char *known;
-	bool wrong;
-};
+	return value != NULL ? value : otherwise;
+}
 
 static enum MHD_Result
 check_parameter(
     void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
 {
-	struct parameters *parameters = ctx;
-	const char *at = parameters->known;
-	size_t length;
+	struct http_request *request = ctx;
+	char word[64];
 
 	(void)kind;
-	for (; *at != '\0'; at += length, at += strspn(at, " ")) {
-		length = strcspn(at, " ");
-		if (strlen(name) == length && memcmp(at, name, length) == 0 &&
-		    value != NULL)
-			return MHD_YES;
-	}
-	parameters->wrong = true;
+	if (value != NULL && strchr(name, ' ') == NULL &&
+	    snprintf(word, sizeof(word), " %s ", name) < (int)sizeof(word) &&
+	    strstr(request->route->parameters, word) != NULL)
+		return MHD_YES;
+	(void)snprintf(word, sizeof(word), "ARG parameters here are:%s",
+	    request->route->parameters);
+	request_fail(request, MHD_HTTP_BAD_REQUEST, word);
+	request->route = NULL;
 	return MHD_NO;
 }
 
-/* False: others are given than these, which are separated by blanks. */
-static bool
-has_only(struct request *request, const char *names)
-{
-	struct parameters parameters = {names, false};
-	char text[128];
-
-	(void)MHD_get_connection_values(request->connection,
-	    MHD_GET_ARGUMENT_KIND, check_parameter, &parameters);
-	(void)snprintf(text, sizeof(text),
-	    names[0] != '\0' ? "ARG the parameters here are NAME=VALUE of: %s"
-			     : "ARG there are no parameters here",
-	    names);
-	if (parameters.wrong)
-		request_fail(request, MHD_HTTP_BAD_REQUEST, text);
-	return !parameters.wrong;
-}
-
 static const char *
-header(const struct request *request, const char *name)
+header(const struct http_request *request, const char *name)
 {
-	return MHD_lookup_connection_value(
+	const char *value = MHD_lookup_connection_value(
 	    request->connection, MHD_HEADER_KIND, name);
-}
 
-/* In a time that does not depend on where they differ. */
-static bool
-has_token(const struct request *request, const char *token)
-{
-	const char *given = header(request, "Authorization");
-	size_t length = strlen(token), i;
-	unsigned char differ;
-
-	if (given == NULL || strncasecmp(given, "Bearer ", 7) != 0)
-		return false;
-	given += 7;
-	differ = strlen(given) != length;
-	for (i = 0; given[i] != '\0'; i++)
-		differ |= (unsigned char)(given[i] ^ token[i % length]);
-	return !differ;
+	return value != NULL ? value : "";
 }
 
 /* With any port: it may be that of a tunnel. */
 static bool
-names_this_host(const struct request *request, const char *own)
+names_this_host(const struct http_request *request, const char *own)
 {
 	const char *host = header(request, "Host");
-	const char *colon = host != NULL ? strrchr(host, ':') : NULL;
-	size_t length;
+	const char *colon = strrchr(host, ':');
+	size_t length = strlen(host);
 
-	if (host == NULL)
-		return false;
-	length = strlen(host);
 	if (colon != NULL &&
 	    strspn(colon + 1, "0123456789") == strlen(colon + 1))
 		length = (size_t)(colon - host);
@@ -138,141 +121,97 @@ names_this_host(const struct request *request, const char *own)
 	    (length == 9 && strncasecmp(host, "localhost", 9) == 0);
 }
 
+/* False: it was answered. */
 static bool
-is_admitted(struct request *request)
+is_admitted(struct http_request *request, const struct http *http)
 {
-	const struct http *http = request->http;
+	const char *given = header(request, "Authorization");
+	bool bearer = strncasecmp(given, "Bearer ", 7) == 0;
 
-	if (request->place == PLACE_PAGE)
-		return true;
-	if (http->options.token != NULL) {
-		if (has_token(request, http->options.token))
+	if (http->options.token[0] == '\0') {
+		if (names_this_host(request, http->host))
 			return true;
-		request_fail(request, MHD_HTTP_UNAUTHORIZED,
-		    "Authorization: Bearer TOKEN, with that of --token-file");
+		request_fail(request, MHD_HTTP_FORBIDDEN,
+		    "Host is not localhost or the address that is listened on");
 		return false;
 	}
-	if (names_this_host(request, http->host))
+	if (bearer &&
+	    secret_is(http->options.token, given + 7, strlen(given + 7)))
 		return true;
-	request_fail(request, MHD_HTTP_FORBIDDEN,
-	    "Host is not localhost or the address that is listened on");
+	request_fail(request, MHD_HTTP_UNAUTHORIZED,
+	    "Authorization: Bearer TOKEN, with that of --token-file");
 	return false;
 }
 
 /* False: no percent-encoded text of 1 to 64 bytes. */
 static bool
-read_id(struct request *request, const char *text)
+read_id(struct http_request *request, const char *text)
 {
-	char byte, hex[3] = "";
+	char hex[3] = "";
 
-	for (; *text != '\0'; text++) {
-		byte = *text;
-		if (byte == '%') {
-			hex[0] = *++text;
-			if (!isxdigit((unsigned char)hex[0]))
-				return false;
-			hex[1] = *++text;
-			if (!isxdigit((unsigned char)hex[1]))
-				return false;
-			byte = (char)strtoul(hex, NULL, 16);
-		}
-		if (request->id_length == HTTP_ID_MAX)
+	for (request->id_length = 0; *text != '\0'; text++) {
+		if (request->id_length == sizeof(request->id))
 			return false;
-		request->id[request->id_length++] = byte;
+		request->id[request->id_length] = *text;
+		if (*text == '%') {
+			if (!isxdigit((unsigned char)text[1]) ||
+			    !isxdigit((unsigned char)text[2]))
+				return false;
+			memcpy(hex, text + 1, 2);
+			request->id[request->id_length] =
+			    (char)strtoul(hex, NULL, 16);
+			text += 2;
+		}
+		request->id_length++;
 	}
 	return request->id_length > 0;
 }
 
-/* QUEUE/tasks, QUEUE/dead, and each with /ID. PLACES: none of these. */
-static enum place
-read_queue_path(struct request *request, const char *path)
+/* Whether it is that of a route; reads its queue and its id. */
+static bool
+path_matches(
+    struct http_request *request, const char *pattern, const char *path)
 {
-	size_t length = strcspn(path, "/");
-	enum place place = PLACES;
+	size_t length;
 
-	if (length > ENGINE_NAME_MAX)
-		return PLACES;
-	memcpy(request->queue, path, length);
-	path += length;
-	if (!queue_name_is_valid(request->queue))
-		return PLACES;
-	if (strncmp(path, "/tasks", 6) == 0) {
-		place = PLACE_TASKS;
-		path += 6;
-	} else if (strncmp(path, "/dead", 5) == 0) {
-		place = PLACE_DEAD;
-		path += 5;
+	for (; *pattern != '\0'; pattern++) {
+		if (*pattern == '#')
+			return read_id(request, path);
+		if (*pattern == 'Q') {
+			length = strcspn(path, "/");
+			if (length >= sizeof(request->queue))
+				return false;
+			memcpy(request->queue, path, length);
+			request->queue[length] = '\0';
+			path += length;
+		} else if (*path++ != *pattern) {
+			return false;
+		}
 	}
-	if (place == PLACES || *path == '\0')
-		return place;
-	if (*path != '/' || !read_id(request, path + 1))
-		return PLACES;
-	return place == PLACE_TASKS ? PLACE_TASK : PLACE_LETTER;
-}
-
-static enum place
-read_path(struct request *request, const char *path)
-{
-	static const char *const paths[] = {
-	    [PLACE_PAGE] = "/",
-	    [PLACE_METRICS] = "/metrics",
-	    [PLACE_HEALTH] = "/health",
-	    [PLACE_QUEUES] = "/queues",
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
-		if (strcmp(path, paths[i]) == 0)
-			return (enum place)i;
-	}
-	return strncmp(path, "/queues/", 8) == 0
-	    ? read_queue_path(request, path + 8)
-	    : PLACES;
+	return *path == '\0';
 }
 
 static void
-answer_page(struct request *request, redisContext *context)
-{
-	(void)context;
-	request->type = "text/html; charset=utf-8";
-	(void)fwrite(
-	    page_begin, 1, (size_t)(page_end - page_begin), request->out);
-}
-
-static const struct route {
-	enum place place;
-	const char *method, *parameters;
-	request_function *function;
-} routes[] = {
-    {PLACE_PAGE, "GET", "", answer_page},
-    {PLACE_METRICS, "GET", "", metrics_answer},
-    {PLACE_HEALTH, "GET", "", api_health},
-    {PLACE_QUEUES, "GET", "after count", api_queues},
-    {PLACE_TASKS, "GET", "state cursor count", api_tasks},
-    {PLACE_TASK, "GET", "", api_get},
-    {PLACE_TASK, "PUT", "in due attempts retry expires result", api_add},
-    {PLACE_TASK, "DELETE", "", api_cancel},
-    {PLACE_DEAD, "GET", "cursor count", api_dead},
-    {PLACE_LETTER, "PUT", "", api_replay},
-    {PLACE_LETTER, "DELETE", "", api_drop},
-};
-
-static const char *const allowed[PLACES] = {"GET", "GET", "GET", "GET", "GET",
-    "GET, PUT, DELETE", "GET", "PUT, DELETE"};
-
-static const struct route *
-find_route(enum place place, const char *method)
+find_route(struct http_request *request, const char *path, const char *method)
 {
 	size_t i;
 
 	if (strcmp(method, "HEAD") == 0)
 		method = "GET";
-	for (i = 0; i < sizeof(routes) / sizeof(*routes); i++) {
-		if (routes[i].place == place &&
-		    strcmp(routes[i].method, method) == 0)
-			return &routes[i];
+	for (i = 0; i < ROUTES && request->route == NULL; i++) {
+		if (!path_matches(request, routes[i].path, path))
+			continue;
+		if (strcmp(routes[i].method, method) == 0)
+			request->route = &routes[i];
+		(void)strcat(request->allow, ", ");
+		(void)strcat(request->allow, routes[i].method);
 	}
-	return NULL;
+	if (request->allow[0] == '\0')
+		request_fail(request, MHD_HTTP_NOT_FOUND,
+		    "there is no such path: see man hwtd");
+	else if (request->route == NULL)
+		request_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
+		    "another method is needed here: see Allow");
 }
 
 /* A page of the server, without any other's content, in no frame. */
@@ -282,7 +221,7 @@ static const char page_policy[] =
     "form-action 'none'; frame-ancestors 'none'";
 
 static enum MHD_Result
-request_respond(struct request *request)
+request_respond(struct http_request *request)
 {
 	struct MHD_Response *response;
 	enum MHD_Result sent;
@@ -297,103 +236,54 @@ request_respond(struct request *request)
 	(void)MHD_add_response_header(response, "Cache-Control", "no-store");
 	(void)MHD_add_response_header(
 	    response, "X-Content-Type-Options", "nosniff");
+	(void)MHD_add_response_header(
+	    response, "Content-Security-Policy", page_policy);
 	if (request->status == MHD_HTTP_UNAUTHORIZED)
 		(void)MHD_add_response_header(
 		    response, "WWW-Authenticate", "Bearer");
 	if (request->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		(void)MHD_add_response_header(
-		    response, "Allow", allowed[request->place]);
-	if (request->place == PLACE_PAGE)
-		(void)MHD_add_response_header(
-		    response, "Content-Security-Policy", page_policy);
+		    response, "Allow", request->allow + 2);
 	sent =
 	    MHD_queue_response(request->connection, request->status, response);
 	MHD_destroy_response(response);
 	return sent;
 }
 
-static bool
-body_is_too_long(const struct request *request)
+/* The payload is kept up to its bound, and one byte more. */
+static void
+request_keep(struct http_request *request, const char *bytes, size_t length)
 {
-	const char *length = header(request, "Content-Length");
+	size_t most = request->options->payload_max + 1;
 
-	return length != NULL &&
-	    strtoull(length, NULL, 10) > request->http->options.payload_max;
+	if (request->body == NULL)
+		request->body = malloc(most);
+	if (request->body == NULL || length > most - request->body_length)
+		length = most - request->body_length;
+	if (request->body != NULL)
+		memcpy(request->body + request->body_length, bytes, length);
+	request->body_length += length;
 }
 
 /* Its head is here. False: it was answered. */
 static bool
-request_begin(struct request *request, const char *path, const char *method)
+request_begin(struct http_request *request, const struct http *http,
+    const char *path, const char *method)
 {
-	const struct route *route;
-
-	request->place = read_path(request, path);
-	if (!is_admitted(request))
+	if (strcmp(path, "/") != 0 && !is_admitted(request, http))
 		return false;
-	route = find_route(request->place, method);
-	if (request->place == PLACES)
-		request_fail(request, MHD_HTTP_NOT_FOUND,
-		    "there is no such path: see man hwtd");
-	else if (route == NULL)
-		request_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
-		    "another method is needed here: see Allow");
-	else if (body_is_too_long(request))
+	find_route(request, path, method);
+	if (request->route != NULL)
+		(void)MHD_get_connection_values(request->connection,
+		    MHD_GET_ARGUMENT_KIND, check_parameter, request);
+	if (request->route != NULL &&
+	    strtoull(header(request, "Content-Length"), NULL, 10) >
+		http->options.payload_max) {
 		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
 		    "ARG the payload is too long");
-	else if (has_only(request, route->parameters))
-		request->function = route->function;
-	return request->function != NULL;
-}
-
-/* What is too long is read, and not kept. */
-static void
-request_keep(struct request *request, const char *bytes, size_t length)
-{
-	size_t most = request->http->options.payload_max;
-	size_t room = 2 * (request->body_length + length);
-	char *body;
-
-	if (request->too_long || request->body_length + length > most) {
-		request->too_long = true;
-		return;
+		request->route = NULL;
 	}
-	if (request->body_length + length > request->body_room) {
-		body = realloc(request->body, room);
-		if (body == NULL) {
-			request->too_long = true;
-			return;
-		}
-		request->body = body;
-		request->body_room = room;
-	}
-	memcpy(request->body + request->body_length, bytes, length);
-	request->body_length += length;
-}
-
-/* It is whole. */
-static void
-request_run(struct request *request)
-{
-	struct engine *engine = request->engine;
-	char why[ENGINE_WHY];
-	redisContext *context = NULL;
-
-	if (request->too_long) {
-		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
-		    "ARG the payload is too long");
-		return;
-	}
-	if (request->place != PLACE_PAGE) {
-		context = engine_take(engine, why);
-		if (context == NULL) {
-			request_fail(
-			    request, MHD_HTTP_SERVICE_UNAVAILABLE, why);
-			return;
-		}
-	}
-	request->function(request, context);
-	if (context != NULL)
-		engine_put(engine, context);
+	return request->route != NULL;
 }
 
 static enum MHD_Result
@@ -402,7 +292,7 @@ take_request(void *ctx, struct MHD_Connection *connection, const char *path,
     void **slot)
 {
 	struct http *http = ctx;
-	struct request *request = *slot;
+	struct http_request *request = *slot;
 
 	(void)version;
 	if (request != NULL && *length > 0) {
@@ -411,31 +301,34 @@ take_request(void *ctx, struct MHD_Connection *connection, const char *path,
 		return MHD_YES;
 	}
 	if (request != NULL) {
-		request_run(request);
+		if (request->body_length > http->options.payload_max)
+			request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
+			    "ARG the payload is too long");
+		else
+			request->route->answer(request);
 		return request_respond(request);
 	}
 	request = calloc(1, sizeof(*request));
 	if (request == NULL)
 		return MHD_NO;
 	*slot = request;
-	request->http = http;
-	request->engine = http->options.engine;
-	request->space = engine_space(request->engine);
+	request->options = &http->options;
 	request->connection = connection;
 	request->status = MHD_HTTP_OK;
 	request->type = "application/json";
 	request->out = open_memstream(&request->text, &request->text_length);
 	if (request->out == NULL)
 		return MHD_NO;
-	return request_begin(request, path, method) ? MHD_YES
-						    : request_respond(request);
+	return request_begin(request, http, path, method)
+	    ? MHD_YES
+	    : request_respond(request);
 }
 
 static void
 request_end(void *ctx, struct MHD_Connection *connection, void **slot,
     enum MHD_RequestTerminationCode code)
 {
-	struct request *request = *slot;
+	struct http_request *request = *slot;
 
 	(void)ctx;
 	(void)connection;
@@ -483,38 +376,35 @@ read_address(struct http *http)
 		(void)inet_ntop(AF_INET, &own.four.sin_addr, http->host,
 		    sizeof(http->host));
 	}
-	return loopback || http->options.token != NULL;
+	return loopback || http->options.token[0] != '\0';
 }
 
-int
-http_start(struct http **started, const struct http_options *options,
-    char why[ENGINE_WHY])
+struct http *
+http_start(const struct http_options *options, const char **why)
 {
 	struct http *http = calloc(1, sizeof(*http));
 
+	*why = "no memory or no thread";
 	if (http == NULL)
-		return -ENOMEM;
+		return NULL;
 	http->options = *options;
-	(void)snprintf(why, ENGINE_WHY,
-	    "--http: an address that others reach needs --token-file");
-	if (read_address(http)) {
-		(void)snprintf(why, ENGINE_WHY, "--http: no thread");
+	if (!read_address(http))
+		*why = "an address that others reach needs --token-file";
+	else
 		http->daemon = MHD_start_daemon(
 		    MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL,
 		    NULL, take_request, http, MHD_OPTION_LISTEN_SOCKET,
-		    options->fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
-		    MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-		    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-		    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MAX,
+		    options->fd, MHD_OPTION_THREAD_POOL_SIZE, THREADS,
+		    MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+		    MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+		    MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MAX,
 		    MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
 		    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
 		    MHD_OPTION_END);
-	}
-	*started = http;
 	if (http->daemon != NULL)
-		return 0;
+		return http;
 	free(http);
-	return -EINVAL;
+	return NULL;
 }
 
 void

@@ -1,21 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP: eight paths, which do what commands do.
+ * HTTP: eight paths, which do what commands do; hwtd (8) lists them.
  *
- *   GET /                         the page
- *   GET /metrics                  for Prometheus
- *   GET /health                   200, or 503 and why
- *   GET /queues?after=&count=     names and HWT.STAT of each
- *   GET /queues/Q/tasks?state=&cursor=&count=
- *   PUT, GET, DELETE /queues/Q/tasks/ID
- *       adds the body (?in=MS or due=UNIX-MS, attempts=, retry=FIRST,MOST,
- *       expires=, result=), shows, cancels
- *   GET /queues/Q/dead?cursor=&count=
- *   PUT, DELETE /queues/Q/dead/ID
- *       replays, drops
- *
- * An id is percent-encoded in paths, and in answers, which are JSON. An error
- * is {"error": SENTENCE}, and nothing was changed.
+ *   http.c     connections, who is answered, paths
+ *   answers.c  commands, and their replies as JSON and for Prometheus
  *
  * WHO IS ANSWERED. With a token, who sends it: Authorization: Bearer TOKEN.
  * Without one, who names the address that is listened on, or localhost, as the
@@ -27,58 +15,36 @@
 #ifndef HWT_DURABLE_SERVER_HTTP_H
 #define HWT_DURABLE_SERVER_HTTP_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
-#include "modules/durable/server/engine.h"
+#include "modules/durable/hwt_durable.h"
 
 struct http;
 
 struct http_options {
-	struct engine *engine;
+	struct hwt_durable *durable;
 	int fd; /* a socket that listens */
-	const char *token; /* NULL: none */
+	const char *token; /* "": none */
 	size_t payload_max;
 };
 
-/* 0 or -errno; then why is a sentence. */
-int http_start(struct http **http, const struct http_options *options,
-    char why[ENGINE_WHY]);
+/* NULL, with why. */
+struct http *http_start(const struct http_options *options, const char **why);
 void http_stop(struct http *http);
 
-/*
- * A request, for the functions that answer it. They write JSON to out, and may
- * set the status, which is 200.
- */
-enum place {
-	PLACE_PAGE,
-	PLACE_METRICS,
-	PLACE_HEALTH,
-	PLACE_QUEUES,
-	PLACE_TASKS,
-	PLACE_TASK,
-	PLACE_DEAD,
-	PLACE_LETTER,
-	PLACES
-};
-
-#define HTTP_ID_MAX 64
-
-struct request;
-typedef void request_function(struct request *request, redisContext *context);
-
-struct request {
-	struct http *http;
+/* A request, for the functions that answer it. They write to out, and may set
+ * the status, which is 200. */
+struct http_request {
+	const struct http_options *options;
 	struct MHD_Connection *connection;
-	request_function *function;
-	struct engine *engine;
-	const char *space;
-	enum place place;
-	char queue[ENGINE_NAME_MAX + 1];
-	char id[HTTP_ID_MAX];
+	const struct route *route; /* NULL: it was answered already */
+	char allow[32]; /* methods of the path, each behind ", " */
+	char queue[HWT_DURABLE_QUEUE_MAX + 1];
+	char id[HWT_DURABLE_ID_MAX];
 	size_t id_length;
 	char *body;
-	size_t body_length, body_room;
-	bool too_long;
+	size_t body_length;
 	unsigned status;
 	const char *type; /* of out */
 	FILE *out; /* to text */
@@ -86,14 +52,31 @@ struct request {
 	size_t text_length;
 };
 
-/* A parameter of the query; NULL: it is not given. */
-const char *request_parameter(const struct request *request, const char *name);
-void request_fail(struct request *request, unsigned status, const char *text);
+struct route {
+	const char *method;
+	const char *path; /* with Q for a queue, # for an id */
+	const char *parameters; /* of the query, each between blanks */
+	void (*answer)(struct http_request *request);
+	const char *command, *word; /* for answer */
+};
 
-/* api.c */
-request_function api_health, api_queues, api_tasks, api_add, api_get,
-    api_cancel, api_dead, api_replay, api_drop;
-/* metrics.c */
-request_function metrics_answer;
+/* A parameter of the query; otherwise if it is not given. */
+const char *request_parameter(const struct http_request *request,
+    const char *name, const char *otherwise);
+/* {"error": text}. */
+void request_fail(
+    struct http_request *request, unsigned status, const char *text);
+
+/* answers.c */
+void answer_health(struct http_request *request);
+void answer_metrics(struct http_request *request);
+void answer_queues(struct http_request *request);
+/* HWT.LIST of a state: word, or the parameter. */
+void answer_list(struct http_request *request);
+void answer_add(struct http_request *request);
+void answer_get(struct http_request *request);
+/* A command that says 1 or 0 of the id. */
+void answer_change(struct http_request *request);
+void write_error(FILE *out, const char *text);
 
 #endif

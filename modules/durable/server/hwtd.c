@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hwtd: the server of queues. See man hwtd (8). */
+/*
+ * hwtd: the server of queues. See man hwtd (8).
+ *
+ * The server of --data has a thread. HTTP and schedules are clients of it as
+ * others are, by the first address that it listens on; or of the server of
+ * --redis.
+ */
 #include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
+#include <locale.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,25 +18,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "hwt.h"
-#include "modules/durable/machine/command.h"
+#include "modules/durable/programs/program.h"
+#include "modules/durable/server/calendar.h"
 #include "modules/durable/server/http.h"
 #include "modules/durable/server/schedule.h"
 #include "modules/durable/server/server.h"
 
-#define LISTEN_DEFAULT "127.0.0.1:7379"
 #define LISTEN_MAX 8
 #define PAYLOAD_MOST 1048576
-#define SECRET_MAX 512
-
-static struct server *server; /* NULL: the engine is a Redis */
-
-static void
-end(int number)
-{
-	(void)number;
-	server_stop(server);
-}
+#define SECRET_SIZE 514
 
 static const char usage[] =
     "usage: hwtd --data DIR [--listen HOST:PORT | --listen unix:PATH]...\n"
@@ -39,11 +34,22 @@ static const char usage[] =
     "            [--http ADDRESS:PORT] [--token-file FILE]\n"
     "            [--password-file FILE] [--payload BYTES] [--space NAME]\n";
 
-static int
-complain(const char *what, const char *why)
+struct program program = {.name = "hwtd", .usage = usage};
+
+static struct {
+	const char *data, *redis, *http, *token_file;
+	const char *listen[LISTEN_MAX];
+	size_t listen_count;
+	uint64_t payload_max;
+	char password[SECRET_SIZE], token[SECRET_SIZE];
+} given = {.payload_max = 65536};
+
+static void
+add_listen(const char *name)
 {
-	(void)fprintf(stderr, "hwtd: %s: %s\n", what, why);
-	return -1;
+	if (given.listen_count == LISTEN_MAX)
+		program_usage();
+	given.listen[given.listen_count++] = name;
 }
 
 static int
@@ -54,7 +60,7 @@ listen_unix(const char *path)
 	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return complain(path, "the path is too long");
+		program_fail(1, "%s: the path is too long", path);
 	memcpy(address.sun_path, path, strlen(path));
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* Of a server that was killed; any other file makes bind fail. */
@@ -62,29 +68,8 @@ listen_unix(const char *path)
 		(void)unlink(path);
 	if (fd < 0 || bind(fd, (const void *)&address, sizeof(address)) != 0 ||
 	    listen(fd, SOMAXCONN) != 0)
-		return complain(path, strerror(errno));
+		program_fail(1, "%s: %s", path, strerror(errno));
 	return fd;
-}
-
-static int
-listen_first(const struct addrinfo *at, const char *name)
-{
-	int one = 1;
-	int fd;
-
-	for (; at != NULL; at = at->ai_next) {
-		fd = socket(at->ai_family,
-		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (fd < 0)
-			continue;
-		(void)setsockopt(
-		    fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-		if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
-		    listen(fd, SOMAXCONN) == 0)
-			return fd;
-		(void)close(fd);
-	}
-	return complain(name, strerror(errno));
 }
 
 /* HOST:PORT, [ADDRESS]:PORT, or a port alone for 127.0.0.1. */
@@ -94,195 +79,158 @@ listen_tcp(const char *name)
 	const struct addrinfo hints = {
 	    .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
 	const char *colon = strrchr(name, ':');
-	const char *port = colon != NULL ? colon + 1 : name;
 	bool brackets = name[0] == '[' && colon != NULL && colon[-1] == ']';
 	char host[256] = "127.0.0.1";
-	struct addrinfo *found;
-	int error, fd;
+	struct addrinfo *found, *at;
+	int error, fd, one = 1;
 
 	if (colon != NULL)
 		(void)snprintf(host, sizeof(host), "%.*s",
 		    (int)(colon - name) - 2 * brackets, name + brackets);
-	error = getaddrinfo(host, port, &hints, &found);
+	error =
+	    getaddrinfo(host, colon != NULL ? colon + 1 : name, &hints, &found);
 	if (error != 0)
-		return complain(name, gai_strerror(error));
-	fd = listen_first(found, name);
-	freeaddrinfo(found);
-	return fd;
-}
-
-static int
-listen_on(const char *name)
-{
-	return strncmp(name, "unix:", 5) == 0 ? listen_unix(name + 5)
-					      : listen_tcp(name);
-}
-
-/* The first line. */
-static char *
-read_secret(const char *path)
-{
-	char line[SECRET_MAX + 2] = "";
-	FILE *file = fopen(path, "re");
-
-	if (file == NULL || fgets(line, sizeof(line), file) == NULL ||
-	    line[0] == '\n' || strlen(line) > SECRET_MAX) {
-		(void)complain(path, "want a first line of 1 to 511 bytes");
-		exit(2);
-	}
-	(void)fclose(file);
-	line[strcspn(line, "\n")] = '\0';
-	return strdup(line);
-}
-
-static const struct option known[] = {
-    {"data", required_argument, NULL, 'd'},
-    {"listen", required_argument, NULL, 'l'},
-    {"redis", required_argument, NULL, 'r'},
-    {"http", required_argument, NULL, 'w'},
-    {"token-file", required_argument, NULL, 't'},
-    {"password-file", required_argument, NULL, 'p'},
-    {"space", required_argument, NULL, 's'},
-    {"payload", required_argument, NULL, 'b'},
-    {"version", no_argument, NULL, 'v'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
-struct arguments {
-	const char *of[128]; /* by the letter of the option */
-	const char *listen[LISTEN_MAX];
-	size_t listen_count;
-	uint64_t payload_max;
-	const char *password, *token;
-};
-
-/* False: that is no way to call it. */
-static bool
-parse(int argc, char **argv, struct arguments *arguments)
-{
-	const char **of = arguments->of;
-	struct argument word;
-	int letter;
-
-	of['s'] = "hwt";
-	of['b'] = "65536";
-	while ((letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (letter == '?')
-			return false;
-		of[letter] = optarg != NULL ? optarg : "";
-		if (letter != 'l')
+		program_fail(1, "%s: %s", name, gai_strerror(error));
+	for (at = found; at != NULL; at = at->ai_next) {
+		fd = socket(at->ai_family,
+		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (fd < 0)
 			continue;
-		if (arguments->listen_count == LISTEN_MAX)
-			return false;
-		arguments->listen[arguments->listen_count++] = optarg;
+		(void)setsockopt(
+		    fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
+		    listen(fd, SOMAXCONN) == 0) {
+			freeaddrinfo(found);
+			return fd;
+		}
+		(void)close(fd);
 	}
-	if (of['v'] != NULL || of['h'] != NULL) {
-		printf("%s\n", of['v'] != NULL ? hwt_version() : usage);
-		exit(0);
-	}
-	word = (struct argument){of['b'], strlen(of['b'])};
-	arguments->password = of['p'] != NULL ? read_secret(of['p']) : NULL;
-	arguments->token = of['t'] != NULL ? read_secret(of['t']) : NULL;
-	return optind == argc && (of['d'] != NULL) != (of['r'] != NULL) &&
-	    (of['r'] == NULL || of['l'] == NULL) &&
-	    argument_number(&word, 1, PAYLOAD_MOST, &arguments->payload_max) &&
-	    queue_name_is_valid(of['s']) && strlen(of['s']) <= ENGINE_SPACE_MAX;
+	program_fail(1, "%s: %s", name, strerror(errno));
 }
 
-static int
-start_server(struct arguments *arguments, char *why)
+static void
+parse(int argc, char **argv)
 {
-	const struct server_options options = {
-	    arguments->of['d'], arguments->password, arguments->payload_max};
-	int error, fd;
+	static const struct program_option none[] = {{.name = NULL}};
+	static const struct program_option own[] = {
+	    {"data", .text = &given.data},
+	    {"listen", .read = add_listen},
+	    {"redis", .text = &given.redis},
+	    {"http", .text = &given.http},
+	    {"token-file", .text = &given.token_file},
+	    {"password-file", .text = &program.connect.password_file},
+	    {"space", .text = &program.connect.space},
+	    {"payload", .number = &given.payload_max, .least = 1,
+		.most = PAYLOAD_MOST},
+	    {.name = NULL},
+	};
+
+	if (program_parse(own, none, argc, argv) != argc ||
+	    (given.data != NULL) == (given.redis != NULL) ||
+	    (given.redis != NULL && given.listen_count > 0))
+		program_usage();
+	if (program.connect.password_file != NULL)
+		read_secret(program.connect.password_file, given.password,
+		    sizeof(given.password));
+	if (given.token_file != NULL)
+		read_secret(given.token_file, given.token, sizeof(given.token));
+}
+
+/* Until server_stop. What was acknowledged last is not known, if the disk has
+ * failed: only the next start can find it out. */
+static void *
+serve(void *server)
+{
+	char why[200];
+
+	if (server_run(server, why) == 0)
+		return NULL;
+	(void)fprintf(stderr, "hwtd: ends: %s\n", why);
+	_exit(1);
+}
+
+static struct server *
+start_server(pthread_t *thread)
+{
+	const struct server_options options = {given.data,
+	    given.password[0] != '\0' ? given.password : NULL,
+	    given.payload_max};
+	static char first[80];
+	struct server *server;
+	char why[200];
 	size_t i;
+	int fd;
 
-	if (arguments->listen_count == 0)
-		arguments->listen[arguments->listen_count++] = LISTEN_DEFAULT;
-	error = server_create(&server, &options, why);
-	for (i = 0; i < arguments->listen_count && error == 0; i++) {
-		fd = listen_on(arguments->listen[i]);
-		error = fd < 0 ? fd : server_listen(server, fd);
+	if (given.listen_count == 0)
+		add_listen("127.0.0.1:7379");
+	if (server_create(&server, &options, why) != 0)
+		program_fail(1, "cannot start: %s", why);
+	for (i = 0; i < given.listen_count; i++) {
+		fd = strncmp(given.listen[i], "unix:", 5) == 0
+		    ? listen_unix(given.listen[i] + 5)
+		    : listen_tcp(given.listen[i]);
+		if (server_listen(server, fd) != 0)
+			program_fail(1, "cannot start: no file descriptor");
 	}
-	return error;
-}
-
-static int
-start_http(struct http **http, struct engine *engine,
-    const struct arguments *arguments, char *why)
-{
-	const struct http_options options = {engine,
-	    listen_tcp(arguments->of['w']), arguments->token,
-	    arguments->payload_max};
-
-	return options.fd < 0 ? -1 : http_start(http, &options, why);
-}
-
-/* Until a signal. */
-static int
-run(const sigset_t *signals, char *why)
-{
-	int number;
-
-	if (server == NULL)
-		return -sigwait(signals, &number);
-	(void)pthread_sigmask(SIG_UNBLOCK, signals, NULL);
-	return server_run(server, why);
+	program.connect.servers = given.listen[0];
+	if (strchr(given.listen[0], ':') == NULL) {
+		(void)snprintf(
+		    first, sizeof(first), "127.0.0.1:%s", given.listen[0]);
+		program.connect.servers = first;
+	}
+	if (pthread_create(thread, NULL, serve, server) != 0)
+		program_fail(1, "cannot start: no thread");
+	return server;
 }
 
 int
 main(int argc, char **argv)
 {
-	struct arguments arguments = {.listen_count = 0};
-	const struct sigaction action = {.sa_handler = end};
+	struct server *server = NULL;
 	struct schedules *schedules;
+	struct hwt_durable *durable;
 	struct http *http = NULL;
-	struct engine *engine;
+	const char *why = "";
+	pthread_t thread;
 	sigset_t signals;
-	char why[200] = "";
-	int error = 0;
+	int number, http_fd = -1;
 
-	if (!parse(argc, argv, &arguments)) {
-		(void)fputs(usage, stderr);
-		return 2;
-	}
+	(void)setlocale(LC_CTYPE, "C.UTF-8");
+	calendar_begin();
+	parse(argc, argv);
 	(void)signal(SIGPIPE, SIG_IGN);
-	/* For the main thread alone. */
+	/* For sigwait. */
 	(void)sigemptyset(&signals);
 	(void)sigaddset(&signals, SIGTERM);
 	(void)sigaddset(&signals, SIGINT);
 	(void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	if (arguments.of['d'] != NULL) {
-		error = start_server(&arguments, why);
-		(void)sigaction(SIGTERM, &action, NULL);
-		(void)sigaction(SIGINT, &action, NULL);
+	program.connect.servers = given.redis;
+	if (given.http != NULL)
+		http_fd = listen_tcp(given.http);
+	if (given.data != NULL)
+		server = start_server(&thread);
+	durable = program_open();
+	if (given.http != NULL) {
+		const struct http_options options = {
+		    durable, http_fd, given.token, given.payload_max};
+
+		http = http_start(&options, &why);
+		if (http == NULL)
+			program_fail(1, "--http: %s", why);
 	}
-	engine =
-	    engine_create(&(struct engine_options){server, arguments.of['r'],
-		server != NULL ? NULL : arguments.password, arguments.of['s']});
-	if (error == 0 && arguments.of['w'] != NULL)
-		error = start_http(&http, engine, &arguments, why);
-	schedules =
-	    error == 0 && engine != NULL ? schedules_start(engine) : NULL;
-	if (schedules == NULL) {
-		if (why[0] != '\0')
-			(void)complain("cannot start", why);
-		return 1;
-	}
+	if (schedules_start(&schedules, durable) != 0)
+		program_fail(1, "cannot start: no thread");
 	printf("hwtd: ready\n");
 	(void)fflush(stdout);
-	error = run(&signals, why);
-	if (error != 0) {
-		(void)complain("ends", why);
-		_exit(1);
-	}
-	engine_close(engine);
-	if (server != NULL)
-		server_destroy(server);
-	schedules_stop(schedules);
+	(void)sigwait(&signals, &number);
 	if (http != NULL)
 		http_stop(http);
-	engine_destroy(engine);
+	if (schedules_stop(schedules))
+		(void)hwt_durable_close(durable);
+	if (server == NULL)
+		return 0;
+	server_stop(server);
+	(void)pthread_join(thread, NULL);
+	server_destroy(server);
 	return 0;
 }

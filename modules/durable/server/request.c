@@ -72,3 +72,14 @@ request_parse(struct request *request, const char *bytes, size_t length,
 		 "words";
 	return parsed == INCOMPLETE && length < REQUEST_BYTES_MAX ? 0 : -1;
 }
+
+bool
+secret_is(const char *secret, const char *given, size_t length)
+{
+	size_t own = strlen(secret), i;
+	unsigned char differ = own != length;
+
+	for (i = 0; i < length; i++)
+		differ |= (unsigned char)(given[i] ^ secret[i < own ? i : 0]);
+	return !differ;
+}

@@ -24,4 +24,8 @@ struct request {
 long request_parse(struct request *request, const char *bytes, size_t length,
     const char **error);
 
+/* Whether a secret was given: in a time that does not depend on where they
+ * differ. */
+bool secret_is(const char *secret, const char *given, size_t length);
+
 #endif

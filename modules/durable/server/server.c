@@ -330,30 +330,17 @@ word_is(const struct server *server, size_t at, const char *word)
 	    argument_is(&server->request.word[at], word);
 }
 
-/* In a time that does not depend on where they differ. */
-static bool
-password_is_right(const struct server *server, const struct argument *given)
-{
-	size_t length = strlen(server->password);
-	unsigned char differ = given->length != length;
-	size_t i;
-
-	for (i = 0; i < given->length; i++)
-		differ |= (unsigned char)(given->bytes[i] ^
-		    server->password[i < length ? i : 0]);
-	return !differ;
-}
-
 static void
 run_auth(struct server *server, struct connection *connection)
 {
 	const struct request *request = &server->request;
+	const struct argument *given = &request->word[request->count - 1];
 
 	if (request->count < 2 || request->count > 3)
 		answer_error(connection, "ARG AUTH password");
 	else if (server->password == NULL)
 		answer_error(connection, "ERR no password is set");
-	else if (!password_is_right(server, &request->word[request->count - 1]))
+	else if (!secret_is(server->password, given->bytes, given->length))
 		answer_error(connection, "WRONGPASS the password is wrong");
 	else {
 		connection->authenticated = true;

@@ -79,7 +79,7 @@ class Programs(unittest.TestCase):
     def shown(self, queue, name):
         """By name, what hwtctl show says."""
         lines = self.ctl('show', queue, name).splitlines()
-        return {line[:12].strip(): line[13:] for line in lines}
+        return {line[:20].strip(): line[21:] for line in lines}
 
     def until(self, condition, what):
         end = time.monotonic() + LIMIT
@@ -184,7 +184,8 @@ class Hwtctl(Programs):
                          ['a', 'b', 'c'])
         self.assertTrue(lines[0].endswith('\ttoo\\x0abad'), lines[0])
         self.ctl('dead', 'mail', 'replay', 'a', 'z', status=NO)
-        self.assertIn('z: there is no such dead letter', self.errors)
+        self.assertIn('z: there is no such task', self.errors)
+        self.assertNotIn('a: there', self.errors)
         self.assertEqual(self.shown('mail', 'a')['state'], 'due')
         self.ctl('dead', 'mail', 'drop', 'b')
         self.ctl('show', 'mail', 'b', status=NO)

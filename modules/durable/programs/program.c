@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "modules/durable/programs/program.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#include "modules/durable/client/client.h"
+
+#define OPTIONS_MAX 32
+#define PAGE "500" /* names of an answer */
+#define CURSOR_SIZE 24
+
+void
+program_fail(int status, const char *format, ...)
+{
+	va_list arguments;
+
+	(void)fprintf(stderr, "%s: ", program.name);
+	va_start(arguments, format);
+	(void)vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	(void)fputc('\n', stderr);
+	exit(status);
+}
+
+void
+program_usage(void)
+{
+	(void)fputs(program.usage, stderr);
+	exit(STATUS_USAGE);
+}
+
+/*
+ * Options.
+ */
+
+const struct program_option client_options[] = {
+    {"server", .text = &program.connect.servers},
+    {"space", .text = &program.connect.space},
+    {"user", .text = &program.connect.user},
+    {"password-file", .text = &program.connect.password_file},
+    {"timeout", .time = &program.connect.timeout_ns},
+    {.name = NULL},
+};
+
+/* Digits; *end is what follows. */
+static uint64_t
+read_number(const char *text, char **end)
+{
+	errno = *text >= '0' && *text <= '9' ? 0 : EINVAL;
+	return strtoull(text, end, 10);
+}
+
+uint64_t
+parse_time(const char **text)
+{
+	static const struct {
+		const char *name;
+		uint64_t ms;
+	} units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000},
+	    {"d", 86400000}};
+	char *end;
+	uint64_t number = read_number(*text, &end);
+	size_t i, length;
+
+	for (i = 0; errno == 0 && i < sizeof(units) / sizeof(*units); i++) {
+		length = strlen(units[i].name);
+		if (strncmp(end, units[i].name, length) != 0 ||
+		    number > HWT_DURABLE_DELAY_MAX / HWT_MS(units[i].ms))
+			continue;
+		*text = end + length;
+		return number * HWT_MS(units[i].ms);
+	}
+	program_fail(STATUS_USAGE,
+	    "'%s' is not a time up to 10 years, as 500ms, 30s, 5m, 2h or 7d",
+	    *text);
+}
+
+static void
+set_option(const struct program_option *option, const char *text)
+{
+	const char *rest = text;
+	char *end;
+
+	if (option->read != NULL)
+		option->read(text);
+	if (option->text != NULL)
+		*option->text = text;
+	if (option->flag != NULL)
+		*option->flag = "";
+	if (option->time != NULL) {
+		*option->time = parse_time(&rest);
+		if (*rest != '\0')
+			program_fail(STATUS_USAGE, "'%s' is not a time", text);
+	}
+	if (option->number == NULL)
+		return;
+	*option->number = read_number(text, &end);
+	if (errno != 0 || *end != '\0' || *option->number < option->least ||
+	    *option->number > option->most)
+		program_fail(STATUS_USAGE,
+		    "'%s' is not a number from %llu to %llu", text,
+		    (unsigned long long)option->least,
+		    (unsigned long long)option->most);
+}
+
+static void
+print_version(const char *text)
+{
+	(void)text;
+	printf("%s %s\n", program.name, hwt_version());
+	exit(0);
+}
+
+static void
+print_help(const char *text)
+{
+	(void)text;
+	(void)fputs(program.usage, stdout);
+	exit(0);
+}
+
+int
+program_parse(const struct program_option *own,
+    const struct program_option *shared, int argc, char **argv)
+{
+	static const struct program_option always[] = {
+	    {"version", .read = print_version}, {"help", .read = print_help},
+	    {.name = NULL}};
+	const struct program_option *tables[] = {own, shared, always};
+	const struct program_option *all[OPTIONS_MAX], *option;
+	struct option known[OPTIONS_MAX + 1] = {{.name = NULL}};
+	int i, letter, at, count = 0;
+
+	for (i = 0; i < 3; i++) {
+		for (option = tables[i]; option->name; option++) {
+			all[count] = option;
+			known[count++] = (struct option){option->name,
+			    i < 2 && option->flag == NULL ? required_argument
+							  : no_argument,
+			    NULL, 'o'};
+		}
+	}
+	while ((letter = getopt_long(argc, argv, "", known, &at)) != -1) {
+		if (letter != 'o')
+			program_usage();
+		set_option(all[at], optarg);
+	}
+	return optind;
+}
+
+void
+read_secret(const char *path, char *secret, size_t size)
+{
+	FILE *file = fopen(path, "re");
+
+	if (file == NULL || fgets(secret, (int)size, file) == NULL ||
+	    strcspn(secret, "\r\n") == 0 || strlen(secret) == size - 1)
+		program_fail(STATUS_USAGE,
+		    "%s: want a first line of 1 to %zu bytes", path, size - 2);
+	(void)fclose(file);
+	secret[strcspn(secret, "\r\n")] = '\0';
+}
+
+/*
+ * The server.
+ */
+
+const char *
+error_text(int error)
+{
+	static const struct {
+		int error;
+		const char *text;
+	} known[] = {
+	    {-ETIMEDOUT,
+		"no answer in time, so it may have been done or not; repeat it "
+		"with the same id"},
+	    {-ECONNREFUSED, "the server is not reached"},
+	    {-EAGAIN, "the server is loading or failing over"},
+	    {-ENOSPC, "the server's disk or memory, or the queue, is full"},
+	    {-EOPNOTSUPP,
+		"no server of hwt, or it keeps less than the queue's level"},
+	    {-EACCES, "wrong user or password, or no right to do that"},
+	    {-EINVAL, "a name or a value is outside its range"},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		if (known[i].error == error)
+			return known[i].text;
+	}
+	return strerror(-error);
+}
+
+struct hwt_durable *
+program_open(void)
+{
+	struct hwt_durable *durable;
+	int error = hwt_durable_open(&durable, &program.connect);
+
+	if (error != 0)
+		program_fail(error == -EINVAL ? STATUS_USAGE : STATUS_SERVER,
+		    "%s: %s",
+		    program.connect.servers != NULL ? program.connect.servers
+						    : "127.0.0.1:7379",
+		    error_text(error));
+	return durable;
+}
+
+void
+words_add_bytes(struct words *words, const void *bytes, size_t length)
+{
+	words->word[words->count++] = (struct durable_word){bytes, length};
+}
+
+void
+words_add(struct words *words, const char *text)
+{
+	words_add_bytes(words, text, strlen(text));
+}
+
+bool
+queue_is_valid(const char *name)
+{
+	return name_is_valid(name, HWT_DURABLE_QUEUE_MAX);
+}
+
+struct names {
+	const char *space;
+	char cursor[CURSOR_SIZE];
+	queue_name *name;
+	size_t count, room;
+};
+
+/* The queue of a key, {SPACE:QUEUE}. False: it is of another space, or none. */
+static bool
+read_key(const redisReply *key, const char *space, queue_name *name)
+{
+	size_t before = strlen(space) + 2, length = key->len - before - 1;
+
+	if (key->len < before + 2 || length >= sizeof(*name) ||
+	    key->str[0] != '{' || memcmp(key->str + 1, space, before - 2) ||
+	    key->str[before - 1] != ':' || key->str[key->len - 1] != '}')
+		return false;
+	memcpy(*name, key->str + before, length);
+	(*name)[length] = '\0';
+	return strlen(*name) == length && queue_is_valid(*name);
+}
+
+static int
+keep_names(void *ctx, const redisReply *reply)
+{
+	struct names *names = ctx;
+	const redisReply *keys;
+	queue_name *more;
+	size_t i;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+		return -EPROTO;
+	keys = reply->element[1];
+	if (names->count + keys->elements > names->room) {
+		names->room = 2 * (names->count + keys->elements);
+		more = realloc(names->name, names->room * sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		names->name = more;
+	}
+	for (i = 0; i < keys->elements; i++)
+		names->count += read_key(
+		    keys->element[i], names->space, &names->name[names->count]);
+	(void)snprintf(
+	    names->cursor, sizeof(names->cursor), "%s", reply->element[0]->str);
+	return 0;
+}
+
+static int
+compare_names(const void *one, const void *other)
+{
+	return strcmp(one, other);
+}
+
+int
+read_queues(struct hwt_durable *durable, queue_name **found, size_t *count)
+{
+	struct names names = {durable_space(durable), "0", NULL, 0, 0};
+	size_t i, kept = 0;
+	int error;
+
+	do {
+		const struct durable_word words[] = {{"HWT.QUEUES", 10},
+		    {names.cursor, strlen(names.cursor)}, {PAGE, 3}};
+
+		error =
+		    durable_call_each(durable, words, 3, keep_names, &names);
+	} while (error == 0 && strcmp(names.cursor, "0") != 0);
+	if (names.count > 0)
+		qsort(
+		    names.name, names.count, sizeof(queue_name), compare_names);
+	/* A scan may tell of one twice. */
+	for (i = 0; i < names.count; i++) {
+		if (kept == 0 ||
+		    strcmp(names.name[kept - 1], names.name[i]) != 0)
+			memmove(names.name[kept++], names.name[i],
+			    sizeof(queue_name));
+	}
+	*found = names.name;
+	*count = kept;
+	return error;
+}
+
+/*
+ * Workers.
+ */
+
+void
+program_start(struct program_worker *worker)
+{
+	sigset_t set;
+	int error;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	worker->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (worker->signals < 0)
+		program_fail(STATUS_SERVER, "signalfd: %s", strerror(errno));
+	worker->durable = program_open();
+	error = hwt_durable_worker_start(
+	    &worker->worker, worker->durable, &worker->options);
+	if (error != 0)
+		program_fail(error == -EINVAL ? STATUS_USAGE : STATUS_SERVER,
+		    "%s", error_text(error));
+}
