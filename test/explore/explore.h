@@ -2,7 +2,7 @@
 /*
  * An explorer of interleavings: runs a small program with several threads
  * again and again, each time in another order, and switches between its threads
- * (user-level contexts) only at the points below. explore.c tells how it
+ * (user-level contexts) only at the points below. search.c tells how it
  * searches.
  *
  * What a program does between two points happens at once. Each point says
@@ -20,21 +20,14 @@
 
 /* A program: begin and end run alone, before and after all threads; they may
  * use all that follows, too. idle is called when no thread can go on but not
- * all have ended; it may change something (the clock) and answer true. Without
- * it, or when it answers false, that is a deadlock, which is a failure. */
+ * all have ended; it may change something (the clock) and answer true. When it
+ * answers false, that is a deadlock, which is a failure. */
 struct explore_program {
-	const char *name;
+	unsigned threads;
 	void (*begin)(void);
-	void (*thread[EXPLORE_THREADS_MAX])(void);
+	void (*thread)(unsigned number);
 	void (*end)(void);
 	bool (*idle)(void);
-};
-
-enum explore_search {
-	EXPLORE_PLAIN, /* every order */
-	EXPLORE_REDUCED, /* dynamic partial-order reduction */
-	EXPLORE_BOUNDED, /* reduced, at most so many preemptions: see below */
-	EXPLORE_RANDOM /* PCT: seeded, change points at random */
 };
 
 /* It is a preemption when another thread takes over from one that could go on
@@ -42,6 +35,11 @@ enum explore_search {
  * buffer could go on. With sequential consistency all that can come out within
  * the bound is found; with store buffers, what needs just so many preemptions
  * is missed now and then. */
+enum explore_search {
+	EXPLORE_REDUCED, /* dynamic partial-order reduction */
+	EXPLORE_BOUNDED, /* reduced, at most so many preemptions */
+	EXPLORE_RANDOM /* PCT: seeded, change points at random */
+};
 
 /* How stores become visible. */
 enum explore_memory {
@@ -54,11 +52,9 @@ struct explore_limits {
 	enum explore_search search;
 	enum explore_memory memory;
 	unsigned preemptions; /* EXPLORE_BOUNDED */
-	unsigned depth; /* EXPLORE_RANDOM: change points */
 	uint64_t seed; /* EXPLORE_RANDOM */
 	/* 0: until the search ends, which a random one does after 1. */
 	uint64_t schedules_max;
-	unsigned steps_max; /* per execution, 0: 20,000; more is a livelock */
 	const char *replay; /* a schedule that was printed; NULL: none */
 	bool trace; /* print each point */
 };
@@ -67,8 +63,8 @@ struct explore_result {
 	uint64_t schedules;
 	uint64_t points; /* in all of them */
 	bool complete; /* the search ended by itself */
-	bool failed;
-	const char *message; /* what failed; valid until the next run */
+	const char
+	    *message; /* what failed, until the next run; NULL: nothing */
 	const char *schedule; /* replays the failure */
 };
 
@@ -92,36 +88,29 @@ uint64_t explore_load(const void *at, unsigned bytes);
 void explore_store(
     void *at, unsigned bytes, uint64_t value, enum explore_order order);
 /* A point after which the caller changes memory itself, by a read-modify-write
- * that is one step; the store buffer is emptied first. */
-void explore_modify(const void *at, unsigned bytes);
-/* The same without release: stores to other bytes stay in the buffer. What the
- * caller changes is visible at once in either. */
-void explore_modify_relaxed(const void *at, unsigned bytes);
+ * that is one step and visible at once; the store buffer is emptied first.
+ * EXPLORE_RELAXED: stores to other bytes stay in the buffer. */
+void explore_modify_in(
+    const void *at, unsigned bytes, enum explore_order order);
+void explore_modify(const void *at, unsigned bytes); /* EXPLORE_SEQ */
 
 /* A point that is enabled while ready says so, and then a modify of at. ready
  * must depend on those bytes and the clock alone. Locks, joins, futexes. */
 void explore_await(const void *at, unsigned bytes,
     bool (*ready)(const void *context), const void *context);
+/* A point that is enabled when that thread has ended, all its stores being
+ * visible. */
+void explore_await_end(unsigned thread);
 /* For loops that wait: disabled until another thread has changed something
  * since this thread's last yield that went on. What idle does is a change; the
- * end of a thread is none, see explore_end_word. */
+ * end of a thread is none. */
 void explore_yield(void);
 
-/* 0 .. count - 1: all are tried. */
-unsigned explore_choose(unsigned count);
-
-/* Threads beside those of the program; ended when function returns. Each
- * context keeps *local (thread-local variables of the code under test) for
- * itself: see explore_add_local. */
+/* Threads beside those of the program; ended when function returns. */
 unsigned explore_spawn(void (*function)(void *argument), void *argument);
 unsigned explore_self(void); /* EXPLORE_THREADS_MAX in begin, end, idle */
-/* Whether a thread has ended and its stores are visible: to be asked in an
- * explore_await at its end word (4 bytes), or in end. */
-bool explore_ended(unsigned thread);
-const void *explore_end_word(unsigned thread);
-/* bytes at local are swapped with each switch; a new thread's are zero. Called
- * before explore_run, at most four times. */
-void explore_no_locals(void);
+/* The code under test has these thread-local variables: each context keeps
+ * them for itself; a new thread's are zero. Called before explore_run. */
 void explore_add_local(void *local, size_t bytes);
 
 /* Whether a store to some of these bytes is in a thread's buffer. No step: no
@@ -140,7 +129,7 @@ void explore_add_local(void *local, size_t bytes);
  */
 bool explore_is_buffered(const void *at, size_t bytes);
 
-/* What traces and failures call these bytes: kept until the next begin. */
+/* What traces and failures call these bytes, until the next begin. */
 void explore_name(const void *at, size_t bytes, const char *name);
 
 /* Ends this execution as failed; does not return inside a thread. */

@@ -52,7 +52,7 @@ static struct {
 } options = {.name = "", .schedules = UINT64_MAX, .seed = SEED, .memory = -1};
 
 static const char *const memories[] = {"sc", "tso", "pso"};
-static const char *const searches[] = {"plain", "reduced", "bounded", "random"};
+static const char *const searches[] = {"reduced", "bounded", "random"};
 
 static const struct program *running;
 static unsigned long long programs, schedules, points, complete;
@@ -90,42 +90,26 @@ thread_run(unsigned i)
 	sim_thread_ends();
 }
 
-#define THREAD(i)                    \
-	static void thread_##i(void) \
-	{                            \
-		thread_run(i);       \
-	}
-THREAD(0)
-THREAD(1)
-THREAD(2)
-THREAD(3)
-
-static void (*const threads[])(void) = {thread_0, thread_1, thread_2, thread_3};
-
 /* Runs the program; max 0: until the search ends. */
 static struct explore_limits
 search(const struct program *program, enum explore_memory memory,
     enum explore_search kind, uint64_t max, struct explore_result *result)
 {
-	struct explore_program explored = {.name = program->name,
-	    .begin = begin,
-	    .end = end,
-	    .idle = sim_idle};
+	struct explore_program explored = {
+	    .begin = begin, .thread = thread_run, .end = end, .idle = sim_idle};
 	struct explore_limits limits = {
 	    .search = kind,
 	    .memory = memory,
 	    .preemptions = program->preemptions > 0 ? program->preemptions : 2,
-	    .depth = 3,
 	    .seed = options.seed,
 	    .schedules_max = max,
 	    .trace = options.trace,
 	    .replay = options.replay,
 	};
-	unsigned i;
 
 	running = program;
-	for (i = 0; i < 4 && script_part(program->run, i) != NULL; i++)
-		explored.thread[i] = threads[i];
+	while (script_part(program->run, explored.threads) != NULL)
+		explored.threads++;
 	explore_run(&explored, &limits, result);
 	schedules += result->schedules;
 	points += result->points;
@@ -163,7 +147,7 @@ run_search(const struct program *program, enum explore_memory memory,
 	if (options.schedules != UINT64_MAX)
 		max = options.schedules;
 	(void)search(program, memory, kind, max, &result);
-	if (result.failed) {
+	if (result.message != NULL) {
 		tell_failure(memory, &result);
 		exit(1);
 	}
@@ -218,7 +202,7 @@ fails(const struct program *program)
 		    program, all[i].memory, all[i].search, max, &result);
 		memory_of_failure = all[i].memory;
 		search_of_failure = all[i].search;
-		if (result.failed)
+		if (result.message != NULL)
 			return true;
 	}
 	return false;

@@ -147,16 +147,10 @@ await_started(unsigned i)
 	word_await(&subject[i].started);
 }
 
-static bool
-thread_ended(const void *context)
-{
-	return explore_ended(*(const unsigned *)context);
-}
-
 void
 await_thread(unsigned i)
 {
-	explore_await(explore_end_word(i), 4, thread_ended, &i);
+	explore_await_end(i);
 }
 
 uint32_t

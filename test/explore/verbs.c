@@ -66,7 +66,7 @@ ALONE("flush", cache_flush(timer, cache_of(timer)))
 
 /* A thread may not be had, once. */
 ALONE("thread-fails",
-    sim_failures[SIM_THREAD] = (struct sim_failure){.count = 1, .may = true})
+    sim_failures[SIM_THREAD] = (struct sim_failure){.count = 1})
 
 /* The system takes so many pages back, and then none. */
 OF("releases", count,

@@ -82,7 +82,7 @@ sim_modify_relaxed(const void *p, unsigned bytes)
 {
 	sim_begin_change(p);
 	sim_touch(p);
-	explore_modify_relaxed(p, bytes);
+	explore_modify_in(p, bytes, EXPLORE_RELAXED);
 	sim_touch(p);
 }
 

@@ -129,10 +129,8 @@ fails(enum sim_call call)
 	const struct sim_failure *failure = &sim_failures[call];
 	unsigned number = sim.calls[call]++;
 
-	if (number < failure->after ||
-	    number - failure->after >= failure->count)
-		return false;
-	return !failure->may || explore_choose(2) == 1;
+	return number >= failure->after &&
+	    number - failure->after < failure->count;
 }
 
 /* Memory. */

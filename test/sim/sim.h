@@ -75,7 +75,6 @@ enum sim_call {
 struct sim_failure {
 	unsigned after; /* so many succeed */
 	unsigned count; /* then so many fail; 0: none */
-	bool may; /* or they do not */
 };
 extern struct sim_failure sim_failures[SIM_CALLS];
 
