@@ -121,19 +121,18 @@ build/%/test/model/model: $$(call objects,$(model)) $$(objects_$$*) \
 	$(link_program)
 build/fuzz/test/model/main.o: own = -DHWT_FUZZ
 
-# The explorer puts the core's data back before each execution: it has sections
-# of its own. Not so what counts for gcov, in sections of its own, too.
-$(addsuffix .o,$(call in,explore cov-explore,$(explored))): \
-	own = -DSIM_SHIM -include test/sim/sim.h
-
-build/%/core.o: $$(call objects,$(explored))
+# The explorer has the system's functions under other names, and puts the core's
+# data back before each execution: it has a section of its own. Not so what
+# counts for gcov, in sections of its own, too.
+build/%/core.o: $$(call objects,$(explored)) test/sim/sim.c
 	$(call say,LD)
-	$(Q)$(cc) $(CFLAGS) @build/$*/merge -nostdlib -r -o $@ $^
-	$(Q)$(OBJCOPY) --rename-section .data=hwt_data \
-		--rename-section .bss=hwt_bss $$(objdump -hw $@ | awk ' \
-		$$2 ~ /^\.(data|bss)\./ && $$2 !~ /gcov|LPBX/ { \
-			split($$2, word, "."); \
-			print "--rename-section " $$2 "=hwt_" word[2] }') $@
+	$(Q)$(cc) $(CFLAGS) @build/$*/merge -nostdlib -r -o $@ $(filter %.o,$^)
+	$(Q)sed -n 's/^simulated_\([a-z_]*\)(.*/\1 simulated_\1/p' \
+		test/sim/sim.c >$@.names
+	$(Q)$(OBJCOPY) --redefine-syms=$@.names $$(objdump -hw $@ | awk ' \
+		$$2 ~ /^\.(data|bss)(\.|$$)/ && $$2 !~ /gcov|LPBX/ { \
+			print "--rename-section " $$2 \
+				"=hwt_data,alloc,load,data,contents" }') $@
 
 build/%/explore: build/%/core.o $$(call objects,$(explorer))
 	$(link_program)

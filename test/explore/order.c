@@ -236,7 +236,7 @@ may_refuse(const struct world *w, const struct note *note)
 		return is_limit_reached(w) ||
 		    (timer_limit > 0 && others_take_or_free(note));
 	case -EAGAIN:
-		return sim_failures[SIM_THREAD].count > 0;
+		return sim_settings.thread_fails;
 	default:
 		return false;
 	}

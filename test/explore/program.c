@@ -565,5 +565,5 @@ program_finish(void)
 	for (i = 0; i < SUBJECTS; i++)
 		verify_subject(&subject[i]);
 	verify_order();
-	explore_check(sim_memory_held() == 0);
+	explore_check(sim_held == 0);
 }

@@ -64,14 +64,11 @@ VERB1("caches-left", caches_left, count)
 
 ALONE("flush", cache_flush(timer, cache_of(timer)))
 
-/* A thread may not be had, once. */
-ALONE("thread-fails",
-    sim_failures[SIM_THREAD] = (struct sim_failure){.count = 1})
+/* A thread cannot be had, once. */
+ALONE("thread-fails", sim_settings.thread_fails = true)
 
 /* The system takes so many pages back, and then none. */
-OF("releases", count,
-    sim_failures[SIM_RELEASE] = (struct sim_failure){
-	.after = count, .count = UINT32_MAX})
+OF("releases", count, sim_settings.releases_max = count)
 ALONE("memory-recurs", sim_settings.memory_recurs = true)
 ALONE("early-handles", handles_early = true)
 ALONE("clock-moves", sim_settings.clock_moves = true)
@@ -81,7 +78,7 @@ VERB0("start", start)
 	int error = hwt_start(timer);
 
 	explore_check(error == 0 || error == -ESHUTDOWN ||
-	    (error == -EAGAIN && sim_failures[SIM_THREAD].count > 0));
+	    (error == -EAGAIN && sim_settings.thread_fails));
 }
 
 VERB0("destroy", destroy)
@@ -554,7 +551,7 @@ verbs_finish(void)
 TWO("cache", i, records, thread_prepare(i, records))
 ALONE("stop", stop())
 OF("see-told", i, see_told(i))
-ALONE("forget", sim_forget()) /* the shared timer stays */
+ALONE("forget", sim_held = 0) /* the shared timer stays */
 OF("set", i, flag_set(i))
 OF("await", i, flag_await(i))
 OF("await-thread", i, await_thread(i)) /* its end */

@@ -36,164 +36,93 @@ typedef struct {
 	_Alignas(16) uint64_t half[2];
 } pair_t;
 
-/* The caller is about to change what is there. See sim.c. */
-void sim_begin_change(const void *at);
 /* Fails when this memory was released. */
 void sim_touch(const void *at);
-/* The same of a record that was released to the system: the caller has changed
- * it. */
+/* The caller is about to use or to change what is there: see sim_settings. */
+void sim_stop_at(const void *at, bool changes);
+/* The caller has changed it. Fails when that is a record that was released to
+ * the system. */
 void sim_change(const void *at);
 /* The record may be used again: it must read as 0. */
 void sim_commit(const void *record);
 
 static inline uint64_t
-sim_load(const void *p, unsigned bytes)
+sim_load(const void *p)
 {
 	uint64_t value;
 
 	sim_touch(p);
-	value = explore_load(p, bytes);
+	value = explore_load(p, 8);
 	sim_touch(p);
 	return value;
 }
 
 static inline void
-sim_store(void *p, unsigned bytes, uint64_t value, enum explore_order order)
+sim_store(void *p, uint64_t value, enum explore_order order)
 {
 	sim_touch(p);
-	explore_store(p, bytes, value, order);
+	explore_store(p, 8, value, order);
 	sim_touch(p);
 	sim_change(p);
 }
 
 /* The caller then changes what is there. */
 static inline void
-sim_modify(const void *p, unsigned bytes)
+sim_modify(const void *p, unsigned bytes, enum explore_order order)
 {
-	sim_begin_change(p);
+	sim_stop_at(p, true);
 	sim_touch(p);
-	explore_modify(p, bytes);
+	explore_modify_in(p, bytes, order);
 	sim_touch(p);
-}
-
-/* Of the deliberate faults: without release. */
-static inline void
-sim_modify_relaxed(const void *p, unsigned bytes)
-{
-	sim_begin_change(p);
-	sim_touch(p);
-	explore_modify_in(p, bytes, EXPLORE_RELAXED);
-	sim_touch(p);
-}
-
-static inline uint64_t
-a64_load_relaxed(const a64_t *p)
-{
-	return sim_load(p, 8);
 }
 
 static inline uint64_t
 a64_load_acquire(const a64_t *p)
 {
-	return sim_load(p, 8);
+	return sim_load(p);
 }
 
-static inline uint64_t
-a64_load_seq(const a64_t *p)
-{
-	return sim_load(p, 8);
-}
+#define a64_load_relaxed(p) a64_load_acquire(p)
+#define a64_load_seq(p) a64_load_acquire(p)
 
-static inline void
-a64_store_relaxed(a64_t *p, uint64_t value)
-{
-	sim_store(p, 8, value, EXPLORE_RELAXED);
-}
+#define SIM_STORE(name, order)                            \
+	static inline void name(a64_t *p, uint64_t value) \
+	{                                                 \
+		sim_store(p, value, order);               \
+	}
+SIM_STORE(a64_store_relaxed, EXPLORE_RELAXED)
+SIM_STORE(a64_store_release, EXPLORE_RELEASE)
+SIM_STORE(a64_store_seq, EXPLORE_SEQ)
 
-static inline void
-a64_store_release(a64_t *p, uint64_t value)
-{
-	sim_store(p, 8, value, EXPLORE_RELEASE);
-}
-
-static inline void
-a64_store_seq(a64_t *p, uint64_t value)
-{
-	sim_store(p, 8, value, EXPLORE_SEQ);
-}
-
-static inline uint64_t
-a64_add_seq(a64_t *p, uint64_t value)
-{
-	sim_modify(p, 8);
-	*p += value;
-	return *p - value;
-}
-
-static inline uint64_t
-a64_swap_seq(a64_t *p, uint64_t value)
-{
-	uint64_t old;
-
-	sim_modify(p, 8);
-	old = *p;
-	*p = value;
-	return old;
-}
+#define SIM_MODIFY(name, changed)                             \
+	static inline uint64_t name(a64_t *p, uint64_t value) \
+	{                                                     \
+		uint64_t old;                                 \
+                                                              \
+		sim_modify(p, 8, EXPLORE_SEQ);                \
+		old = *p;                                     \
+		*p = changed;                                 \
+		return old;                                   \
+	}
+SIM_MODIFY(a64_add_seq, old + value)
+SIM_MODIFY(a64_swap_seq, value)
+SIM_MODIFY(a64_or_seq, old | value)
+SIM_MODIFY(a64_and_seq, old &value)
 
 #define a64_swap_full(p, value) a64_swap_seq(p, value)
 
-static inline void
-a64_or_seq(a64_t *p, uint64_t bits)
-{
-	sim_modify(p, 8);
-	*p |= bits;
-}
-
-static inline void
-a64_and_seq(a64_t *p, uint64_t bits)
-{
-	sim_modify(p, 8);
-	*p &= bits;
-}
-
-static inline bool
-a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
-{
-	sim_modify(p, 8);
-	if (*p != old)
-		return false;
-	*p = value;
-	sim_change(p);
-	return true;
-}
-
-/* Of the deliberate faults, too. */
-static inline bool
-a64_cas_relaxed(a64_t *p, uint64_t old, uint64_t value)
-{
-	sim_modify_relaxed(p, 8);
-	if (*p != old)
-		return false;
-	*p = value;
-	sim_change(p);
-	return true;
-}
-
-static inline uint64_t
-a64_add_relaxed(a64_t *p, uint64_t value)
-{
-	sim_modify_relaxed(p, 8);
-	*p += value;
-	return *p - value;
-}
-
-static inline void
-a64_or_relaxed(a64_t *p, uint64_t bits)
-{
-	sim_modify_relaxed(p, 8);
-	*p |= bits;
-}
+#define SIM_CAS(name, order)                                            \
+	static inline bool name(a64_t *p, uint64_t old, uint64_t value) \
+	{                                                               \
+		sim_modify(p, 8, order);                                \
+		if (*p != old)                                          \
+			return false;                                   \
+		*p = value;                                             \
+		sim_change(p);                                          \
+		return true;                                            \
+	}
+SIM_CAS(a64_cas_seq, EXPLORE_SEQ)
+SIM_CAS(a64_cas_relaxed, EXPLORE_RELAXED) /* of deliberate faults */
 
 static inline uint64_t
 pair_word(const pair_t *p)
@@ -211,11 +140,7 @@ pair_load(const pair_t *p)
 	return v;
 }
 
-static inline struct pair_value
-pair_load_seq(const pair_t *p)
-{
-	return pair_load(p);
-}
+#define pair_load_seq(p) pair_load(p)
 
 static inline void
 pair_init(pair_t *p, uint64_t word)
@@ -226,29 +151,15 @@ pair_init(pair_t *p, uint64_t word)
 }
 
 static inline bool
-pair_change(pair_t *p, struct pair_value old, struct pair_value value)
+pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 {
+	sim_modify(p, 16, EXPLORE_SEQ);
 	if (p->half[0] != old.word || p->half[1] != old.deadline_ns)
 		return false;
 	p->half[0] = value.word;
 	p->half[1] = value.deadline_ns;
 	sim_change(p);
 	return true;
-}
-
-static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
-{
-	sim_modify(p, 16);
-	return pair_change(p, old, value);
-}
-
-/* Of the deliberate faults. */
-static inline bool
-pair_cas_relaxed(pair_t *p, struct pair_value old, struct pair_value value)
-{
-	sim_modify_relaxed(p, 16);
-	return pair_change(p, old, value);
 }
 
 static inline bool

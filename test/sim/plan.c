@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The system with a plan of failures: see plan.h. */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 #include "test/sim/plan.h"
 
 #include <errno.h>
@@ -26,56 +24,10 @@
 #define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
 #define FUTEX_WAKE_PRIVATE (1 | 128)
 
-/*
- * Which calls fail, with which errors, and what comes of it. The first word of
- * a line is the name that test/sim/imports renames.
- *
- * FUTEX_WAKE does not fail: the kernel refuses it only where it refuses
- * FUTEX_WAIT, and then nobody sleeps. pthread_join fails where two threads
- * join each other; one of them gives up.
- */
-const struct plan_kind plan_kinds[PLAN_CALLS] = {
-    [PLAN_ALIGNED_ALLOC] = {"aligned_alloc", {{ENOMEM, ENOMEM}}},
-    [PLAN_CALLOC] = {"calloc", {{ENOMEM, ENOMEM}}},
-    [PLAN_MMAP] = {"mmap", {{ENOMEM, ENOMEM}, {EAGAIN, ENOMEM}}},
-    [PLAN_MUNMAP] = {"munmap", {{ENOMEM, 0}}},
-    [PLAN_MADVISE] = {"madvise", {{EINVAL, 0}, {ENOMEM, 0}}},
-    [PLAN_SYSCONF] = {"sysconf", {{EINVAL, 0}}},
-    [PLAN_CLOCK_GETTIME] = {"clock_gettime", {{EINVAL, EAGAIN}}},
-    [PLAN_CLOCK_REALTIME] = {"clock_realtime", {{EINVAL, 0}}, PLAN_GETRANDOM,
-	EAGAIN},
-    [PLAN_NANOSLEEP] = {"nanosleep", {{EINTR, 0}}, PLAN_FUTEX_WAIT, ENOSYS},
-    [PLAN_FUTEX_WAIT] = {"futex_wait",
-	{{PLAN_SPURIOUS, 0}, {EINTR, 0}, {EAGAIN, 0}, {ETIMEDOUT, 0},
-	    {ENOSYS, 0}}},
-    [PLAN_GETRANDOM] = {"getrandom",
-	{{PLAN_SHORT, 0}, {EAGAIN, 0}, {ENOSYS, 0}}},
-    [PLAN_OPEN] = {"open", {{EMFILE, 0}, {EACCES, 0}}},
-    [PLAN_READ] = {"read", {{PLAN_SHORT, 0}, {EIO, 0}, {EINTR, 0}}},
-    [PLAN_CLOSE] = {"close", {{EINTR, 0}, {EIO, 0}}},
-    [PLAN_EVENTFD] = {"eventfd",
-	{{EMFILE, EMFILE}, {ENFILE, ENFILE}, {ENOMEM, ENOMEM},
-	    {ENODEV, ENOMEM}}},
-    [PLAN_EVENTFD_READ] = {"eventfd_read", {{EAGAIN, 0}, {EINTR, 0}}},
-    [PLAN_EVENTFD_WRITE] = {"eventfd_write", {{EINTR, 0}, {EIO, 0}}},
-    [PLAN_POLL] = {"poll", {{EINTR, 0}, {ENOSYS, 0}}},
-    [PLAN_WRITE] = {"write", {{EBADF, 0}, {EAGAIN, 0}}},
-    [PLAN_VFPRINTF] = {"vfprintf", {{EIO, EIO}}},
-    [PLAN_FFLUSH] = {"fflush", {{ENOSPC, ENOSPC}}},
-    [PLAN_PTHREAD_ATFORK] = {"pthread_atfork", {{ENOMEM, ENOMEM}}, PLAN_MADVISE,
-	EINVAL},
-    [PLAN_PTHREAD_ATTR_GETDETACHSTATE] = {"pthread_attr_getdetachstate",
-	{{EINVAL, EINVAL}}},
-    [PLAN_PTHREAD_CREATE] = {"pthread_create",
-	{{EAGAIN, EAGAIN}, {ENOMEM, ENOMEM}, {EPERM, EAGAIN}}},
-    [PLAN_PTHREAD_JOIN] = {"pthread_join", {{EDEADLK, EDEADLK}},
-	.once_only = true},
-    [PLAN_PTHREAD_TRYJOIN_NP] = {"pthread_tryjoin_np", {{EBUSY, ETIMEDOUT}}},
-    [PLAN_PTHREAD_KEY_CREATE] = {"pthread_key_create",
-	{{EAGAIN, 0}, {ENOMEM, 0}}},
-    [PLAN_PTHREAD_SETSPECIFIC] = {"pthread_setspecific", {{ENOMEM, 0}}},
-    [PLAN_PTHREAD_SETNAME_NP] = {"pthread_setname_np", {{EIO, 0}}},
-};
+#define KIND(call, ...) [PLAN_##call] = {__VA_ARGS__},
+const struct plan_kind plan_kinds[PLAN_CALLS] = {PLAN_KINDS(KIND)};
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 static struct plan current;
 static uint64_t planned_at; /* calls of the kind before the plan */
@@ -102,14 +54,13 @@ static void
 read_environment(void)
 {
 	const char *words = getenv("HWT_PLAN");
-	struct plan given = {.nth = 0};
 	unsigned call, lasting;
+	struct plan given;
 
 	environment_read = true;
 	if (words == NULL ||
 	    sscanf(words, "%u %d %" SCNu64 " %u", &call, &given.error,
-		&given.nth, &lasting) != 4 ||
-	    call >= PLAN_CALLS)
+		&given.nth, &lasting) != 4)
 		return;
 	given.call = (enum plan_call)call;
 	given.lasting = lasting != 0;
@@ -173,7 +124,7 @@ plan_held(void)
 
 /* The error with which this call fails; 0: it does not. */
 static int
-planned_error(enum plan_call call)
+error_of(enum plan_call call)
 {
 	uint64_t nth;
 
@@ -198,7 +149,7 @@ planned_error(enum plan_call call)
 static bool
 fails(enum plan_call call)
 {
-	int error = planned_error(call);
+	int error = error_of(call);
 
 	if (error == 0)
 		return false;
@@ -206,11 +157,9 @@ fails(enum plan_call call)
 	return true;
 }
 
-/* The library's calls. Those of PLANNED do what they always do, or fail; held
+/* The library's calls, by what objcopy makes of their names. Those of PLANNED do what they always do, or fail; held
  * notes what the library has then. */
 #define PLANNED(call, type, function, parameters, failed, arguments, held) \
-	type planned_##function parameters;                                \
-                                                                           \
 	type planned_##function parameters                                 \
 	{                                                                  \
 		type result;                                               \
@@ -223,11 +172,9 @@ fails(enum plan_call call)
 	}
 /* Of threads: it returns its error. */
 #define PLANNED_THREAD(call, function, parameters, arguments, held) \
-	int planned_##function parameters;                          \
-                                                                    \
 	int planned_##function parameters                           \
 	{                                                           \
-		int error = planned_error(call);                    \
+		int error = error_of(call);                         \
                                                                     \
 		if (error == 0)                                     \
 			error = function arguments;                 \
@@ -279,23 +226,8 @@ PLANNED_THREAD(PLAN_PTHREAD_SETNAME_NP, pthread_setname_np,
     (pthread_t thread, const char *name), (thread, name), NOTHING)
 
 /* The others. */
-void planned_free(void *block);
-int planned_clock_gettime(clockid_t clock, struct timespec *now);
-long planned_syscall(long number, const void *word, int operation,
-    uint32_t value, const struct timespec *until, void *other, uint32_t mask);
-_Noreturn void planned_abort(void);
-ssize_t planned_getrandom(void *buffer, size_t size, unsigned flags);
-ssize_t planned_read(int fd, void *buffer, size_t size);
-int planned_poll(struct pollfd *fds, nfds_t count, int wait_ms);
-ssize_t planned_write(int fd, const void *buffer, size_t size);
-int planned_munmap(void *address, size_t length);
-int planned_close(int fd);
-int planned_nanosleep(const struct timespec *time, struct timespec *left);
 
-int planned_vfprintf(FILE *file, const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-
-int
+__attribute__((format(printf, 2, 0))) int
 planned_vfprintf(FILE *file, const char *format, va_list arguments)
 {
 	return fails(PLAN_VFPRINTF) ? -1 : vfprintf(file, format, arguments);
@@ -366,7 +298,7 @@ planned_syscall(long number, const void *word, int operation, uint32_t value,
 		fprintf(stderr, "no such call, or a busy loop\n");
 		abort();
 	}
-	error = wake ? 0 : planned_error(PLAN_FUTEX_WAIT);
+	error = wake ? 0 : error_of(PLAN_FUTEX_WAIT);
 	if (error == PLAN_SPURIOUS)
 		return 0;
 	is_refused = error == ENOSYS;
@@ -389,7 +321,7 @@ planned_abort(void)
 ssize_t
 planned_getrandom(void *buffer, size_t size, unsigned flags)
 {
-	int error = planned_error(PLAN_GETRANDOM);
+	int error = error_of(PLAN_GETRANDOM);
 
 	if (error == 0 || error == PLAN_SHORT)
 		return getrandom(buffer, error == 0 ? size : 3, flags);
@@ -400,7 +332,7 @@ planned_getrandom(void *buffer, size_t size, unsigned flags)
 ssize_t
 planned_read(int fd, void *buffer, size_t size)
 {
-	int error = planned_error(PLAN_READ);
+	int error = error_of(PLAN_READ);
 
 	if (error == 0 || error == PLAN_SHORT)
 		return read(fd, buffer, error == 0 ? size : 1);

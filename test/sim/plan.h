@@ -3,16 +3,15 @@
  * The system as the library sees it, with a plan of failures.
  *
  * In an object of the library each import that can fail gets another name:
- * objcopy --redefine-syms turns mmap into planned_mmap, which plan.c defines.
- * The test itself and the C library call what they always do. test/sim/imports
- * makes the list of names, and compares it with what the object imports: each
- * import is either planned for here or listed there with the reason why it
- * cannot fail.
+ * objcopy turns mmap into planned_mmap, which plan.c defines. The test itself
+ * and the C library call what they always do. test/sim/imports makes the list
+ * of names, and compares it with what the object imports: each import is either
+ * planned for here or listed there with the reason why it cannot fail.
  *
  * A plan says that the nth call of one kind from now fails with an error, and
- * that it alone does or that all later ones do as well. The table plan_kinds
- * says with which errors a kind of call fails and what a function of hwt.h may
- * return for each: 0, the library has to do without.
+ * that it alone does or that all later ones do as well. PLAN_KINDS says with
+ * which errors a kind of call fails and what a function of hwt.h may return for
+ * each: 0, the library has to do without.
  *
  *   plan_begin(&(struct plan){PLAN_MMAP, ENOMEM, 1});
  *   rc = hwt_create(&timer, NULL);
@@ -29,37 +28,58 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * Which calls fail, with which errors, and what comes of it: see plan_kind.
+ *
+ * FUTEX_WAKE does not fail: the kernel refuses it only where it refuses
+ * FUTEX_WAIT, and then nobody sleeps. pthread_join fails where two threads
+ * join each other; one of them gives up. CLOCK_GETTIME is CLOCK_MONOTONIC's.
+ */
+/* clang-format off */
+#define PLAN_KINDS(KIND) \
+	KIND(ALIGNED_ALLOC, "aligned_alloc", {{ENOMEM, ENOMEM}}) \
+	KIND(CALLOC, "calloc", {{ENOMEM, ENOMEM}}) \
+	KIND(MMAP, "mmap", {{ENOMEM, ENOMEM}, {EAGAIN, ENOMEM}}) \
+	KIND(MUNMAP, "munmap", {{ENOMEM, 0}}) \
+	KIND(MADVISE, "madvise", {{EINVAL, 0}, {ENOMEM, 0}}) \
+	KIND(SYSCONF, "sysconf", {{EINVAL, 0}}) \
+	KIND(CLOCK_GETTIME, "clock_gettime", {{EINVAL, EAGAIN}}) \
+	KIND(CLOCK_REALTIME, "clock_realtime", {{EINVAL, 0}}, \
+	    PLAN_GETRANDOM, EAGAIN) \
+	KIND(NANOSLEEP, "nanosleep", {{EINTR, 0}}, PLAN_FUTEX_WAIT, ENOSYS) \
+	KIND(FUTEX_WAIT, "futex_wait", {{PLAN_SPURIOUS, 0}, {EINTR, 0}, \
+	    {EAGAIN, 0}, {ETIMEDOUT, 0}, {ENOSYS, 0}}) \
+	KIND(GETRANDOM, "getrandom", \
+	    {{PLAN_SHORT, 0}, {EAGAIN, 0}, {ENOSYS, 0}}) \
+	KIND(OPEN, "open", {{EMFILE, 0}, {EACCES, 0}}) \
+	KIND(READ, "read", {{PLAN_SHORT, 0}, {EIO, 0}, {EINTR, 0}}) \
+	KIND(CLOSE, "close", {{EINTR, 0}, {EIO, 0}}) \
+	KIND(EVENTFD, "eventfd", {{EMFILE, EMFILE}, {ENFILE, ENFILE}, \
+	    {ENOMEM, ENOMEM}, {ENODEV, ENOMEM}}) \
+	KIND(EVENTFD_READ, "eventfd_read", {{EAGAIN, 0}, {EINTR, 0}}) \
+	KIND(EVENTFD_WRITE, "eventfd_write", {{EINTR, 0}, {EIO, 0}}) \
+	KIND(POLL, "poll", {{EINTR, 0}, {ENOSYS, 0}}) \
+	KIND(WRITE, "write", {{EBADF, 0}, {EAGAIN, 0}}) \
+	KIND(VFPRINTF, "vfprintf", {{EIO, EIO}}) \
+	KIND(FFLUSH, "fflush", {{ENOSPC, ENOSPC}}) \
+	KIND(PTHREAD_ATFORK, "pthread_atfork", {{ENOMEM, ENOMEM}}, \
+	    PLAN_MADVISE, EINVAL) \
+	KIND(PTHREAD_ATTR_GETDETACHSTATE, "pthread_attr_getdetachstate", \
+	    {{EINVAL, EINVAL}}) \
+	KIND(PTHREAD_CREATE, "pthread_create", \
+	    {{EAGAIN, EAGAIN}, {ENOMEM, ENOMEM}, {EPERM, EAGAIN}}) \
+	KIND(PTHREAD_JOIN, "pthread_join", {{EDEADLK, EDEADLK}}, \
+	    .once_only = true) \
+	KIND(PTHREAD_TRYJOIN_NP, "pthread_tryjoin_np", {{EBUSY, ETIMEDOUT}}) \
+	KIND(PTHREAD_KEY_CREATE, "pthread_key_create", \
+	    {{EAGAIN, 0}, {ENOMEM, 0}}) \
+	KIND(PTHREAD_SETSPECIFIC, "pthread_setspecific", {{ENOMEM, 0}}) \
+	KIND(PTHREAD_SETNAME_NP, "pthread_setname_np", {{EIO, 0}})
+/* clang-format on */
+
+#define PLAN_CALL(call, ...) PLAN_##call,
 enum plan_call {
-	PLAN_ALIGNED_ALLOC,
-	PLAN_CALLOC,
-	PLAN_MMAP,
-	PLAN_MUNMAP,
-	PLAN_MADVISE,
-	PLAN_SYSCONF,
-	PLAN_CLOCK_GETTIME, /* CLOCK_MONOTONIC */
-	PLAN_CLOCK_REALTIME,
-	PLAN_NANOSLEEP,
-	PLAN_FUTEX_WAIT,
-	PLAN_GETRANDOM,
-	PLAN_OPEN,
-	PLAN_READ,
-	PLAN_CLOSE,
-	PLAN_EVENTFD,
-	PLAN_EVENTFD_READ,
-	PLAN_EVENTFD_WRITE,
-	PLAN_POLL,
-	PLAN_WRITE,
-	PLAN_VFPRINTF,
-	PLAN_FFLUSH,
-	PLAN_PTHREAD_ATFORK,
-	PLAN_PTHREAD_ATTR_GETDETACHSTATE,
-	PLAN_PTHREAD_CREATE,
-	PLAN_PTHREAD_JOIN,
-	PLAN_PTHREAD_TRYJOIN_NP,
-	PLAN_PTHREAD_KEY_CREATE,
-	PLAN_PTHREAD_SETSPECIFIC,
-	PLAN_PTHREAD_SETNAME_NP,
-	PLAN_CALLS
+	PLAN_KINDS(PLAN_CALL) PLAN_CALLS
 };
 
 /* As an error: the call does nothing and returns success. */

@@ -12,17 +12,22 @@
  * WAITING. Whatever waits is one awaited step that names the bytes by which it
  * is woken. A futex is its word: to compare it and to enter the queue is one
  * step, as under the kernel's lock.
- *
- * What belongs to the core alone is in library.c: so a module can have these
- * models without it.
  */
+#define _GNU_SOURCE
 #include "test/sim/sim.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <time.h>
 
-#include "test/explore/explore.h"
 #include "sys/system.h"
 #include "core/timer.h"
+
+/* simulated_... are called by what objcopy made of their names. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define ARENA (UINT32_C(1) << 18)
 #define LINE 64u
@@ -31,12 +36,6 @@
 #define PIECES_MAX 64u
 #define FILES 4u
 #define THREADS (EXPLORE_THREADS_MAX + 1) /* the last: begin and end */
-
-enum line {
-	NEVER_USED,
-	GIVEN_OUT,
-	GIVEN_BACK
-};
 
 struct sleeper {
 	const void *word; /* NULL: does not sleep */
@@ -57,80 +56,97 @@ struct start {
 };
 
 struct thread {
+	struct sleeper sleeper;
 	uint32_t ended;
 	bool joined;
 	const void *specific;
+	unsigned wakes; /* calls of futex_wake for one */
 };
 
-static struct state {
+static struct {
 	size_t used; /* of the arena */
-	unsigned held;
 	struct piece piece[PIECES_MAX];
 	unsigned pieces;
-	struct sleeper sleeper[THREADS];
-	uint64_t turns;
 	struct thread thread[THREADS];
+	uint64_t turns;
 	struct start start[THREADS];
 	unsigned starts;
-	unsigned wakes[THREADS]; /* calls of futex_wake for one */
-	unsigned calls[SIM_CALLS];
+	unsigned releases; /* of pages */
 	uint64_t file[FILES];
 	bool open[FILES];
 } sim;
 
 struct sim_settings sim_settings;
-struct sim_failure sim_failures[SIM_CALLS];
 uint64_t sim_now_ns;
+unsigned sim_held;
 
 static _Alignas(4096) char arena[ARENA];
-static unsigned char lines[LINES];
-static unsigned char touched[ARENA / GRAIN];
+static bool given_out[LINES];
+static bool touched[ARENA / GRAIN];
 /* Lines that system_release took: a record each, and only who commits its page
  * may change them. What is in a slab's header is no record. */
 static bool released[LINES];
 static void (*destructor)(void *);
 
-/* What else begins anew; NULL: nothing. */
-static void (*core_reset)(void);
+/* The library's static data: a section of core.o. */
+extern char __start_hwt_data[], __stop_hwt_data[];
+static char *data_kept;
 
 void
-sim_on_reset(void (*function)(void))
+sim_init(void)
 {
-	core_reset = function;
+	size_t bytes = (size_t)(__stop_hwt_data - __start_hwt_data);
+
+	data_kept = malloc(bytes);
+	if (data_kept == NULL)
+		abort();
+	memcpy(data_kept, __start_hwt_data, bytes);
+	explore_add_local(&thread_state, sizeof(thread_state));
 }
 
 void
 sim_reset(void)
 {
 	memset(arena, 0, sim.used);
-	memset(lines, NEVER_USED, sim.used / LINE);
+	memset(given_out, 0, sim.used / LINE);
 	memset(touched, 0, sim.used / GRAIN);
 	memset(released, 0, sim.used / LINE);
 	memset(&sim, 0, sizeof(sim));
-	sim_settings = (struct sim_settings){0};
-	memset(sim_failures, 0, sizeof(sim_failures));
+	memset(&sim_settings, 0, sizeof(sim_settings));
+	memset(&thread_state, 0, sizeof(thread_state));
+	memcpy(__start_hwt_data, data_kept,
+	    (size_t)(__stop_hwt_data - __start_hwt_data));
+	sim_settings.releases_max = UINT_MAX;
 	sim_now_ns = 1000000000;
-	if (core_reset != NULL)
-		core_reset();
+	sim_held = 0;
 }
 
-static unsigned
+static struct thread *
 self(void)
 {
-	unsigned thread = explore_self();
-
-	return thread < THREADS ? thread : THREADS - 1;
+	return &sim.thread[explore_self()];
 }
 
-/* Whether this call is one of those that fail. */
-static bool
-fails(enum sim_call call)
-{
-	const struct sim_failure *failure = &sim_failures[call];
-	unsigned number = sim.calls[call]++;
+/* Conditions of awaits. */
 
-	return number >= failure->after &&
-	    number - failure->after < failure->count;
+static bool
+is_set(const void *word)
+{
+	return *(const uint32_t *)word != 0;
+}
+
+static bool
+is_zero(const void *word)
+{
+	return *(const uint32_t *)word == 0;
+}
+
+static bool
+is_awake(const void *context)
+{
+	const struct sleeper *sleeper = context;
+
+	return sleeper->woken || sim_now_ns >= sleeper->until_ns;
 }
 
 /* Memory. */
@@ -138,9 +154,7 @@ fails(enum sim_call call)
 static bool
 in_arena(const void *at)
 {
-	uintptr_t address = (uintptr_t)at;
-
-	return address - (uintptr_t)arena < ARENA;
+	return (uintptr_t)at - (uintptr_t)arena < ARENA;
 }
 
 static size_t
@@ -150,60 +164,49 @@ line_of(const void *at)
 }
 
 static size_t
-grain_of(const void *at)
+lines_in(size_t bytes)
 {
-	return ((uintptr_t)at - (uintptr_t)arena) / GRAIN;
-}
-
-static bool
-is_nonzero(const void *word)
-{
-	return *(const uint32_t *)word != 0;
+	return (bytes + LINE - 1) / LINE;
 }
 
 /* Where sim_settings says so, a thread waits. */
-static void
-stop_at(const void *at, bool changes)
+void
+sim_stop_at(const void *at, bool changes)
 {
-	struct sim_stop *stop = &sim_settings.stop;
-
-	if (at == NULL || at != stop->at || self() != stop->thread ||
-	    (stop->changes && !changes))
+	if (at == NULL || at != sim_settings.stop.at ||
+	    explore_self() != sim_settings.stop.thread ||
+	    (sim_settings.stop.changes && !changes))
 		return;
-	stop->at = NULL;
-	explore_modify(&stop->stopped, 4);
-	stop->stopped = 1;
-	explore_await(&stop->go_on, 4, is_nonzero, &stop->go_on);
+	sim_settings.stop.at = NULL;
+	explore_modify(&sim_settings.stop.stopped, 4);
+	sim_settings.stop.stopped = 1;
+	explore_await(
+	    &sim_settings.stop.go_on, 4, is_set, &sim_settings.stop.go_on);
 }
 
-void (*sim_watch)(const void *at);
+static void
+fail_at(const char *what, const void *at)
+{
+	explore_fail("%s: arena + %zu", what,
+	    (size_t)((uintptr_t)at - (uintptr_t)arena));
+}
 
 void
 sim_touch(const void *at)
 {
-	if (sim_watch != NULL)
-		sim_watch(at);
-	stop_at(at, false);
+	sim_stop_at(at, false);
 	if (!in_arena(at))
 		return;
-	touched[grain_of(at)] = 1;
-	if (lines[line_of(at)] != GIVEN_OUT)
-		explore_fail("memory is used that was released: arena + %zu",
-		    (size_t)((uintptr_t)at - (uintptr_t)arena));
-}
-
-void
-sim_begin_change(const void *at)
-{
-	stop_at(at, true);
+	touched[((uintptr_t)at - (uintptr_t)arena) / GRAIN] = 1;
+	if (!given_out[line_of(at)])
+		fail_at("memory is used that was released", at);
 }
 
 void
 sim_change(const void *at)
 {
 	if (in_arena(at) && released[line_of(at)])
-		explore_fail("a released record is changed: arena + %zu",
-		    (size_t)((uintptr_t)at - (uintptr_t)arena));
+		fail_at("a released record is changed", at);
 }
 
 void
@@ -212,77 +215,66 @@ sim_commit(const void *record)
 	static const char zero[LINE];
 
 	if (memcmp(record, zero, LINE) != 0)
-		explore_fail("what is committed does not read as 0");
+		fail_at("what is committed does not read as 0", record);
 	released[line_of(record)] = false;
 }
 
-/* Changes all of it that anybody used. */
+/* Changes all of it that anybody used: see explore_is_buffered. */
 static void
-touch_all(const void *memory, size_t bytes)
+release(const char *memory, size_t bytes)
 {
-	size_t grain = grain_of(memory);
-	size_t end = grain + bytes / GRAIN;
+	const char *at;
 
-	for (; grain < end; grain++) {
-		if (touched[grain])
-			explore_modify(arena + grain * GRAIN, GRAIN);
+	for (at = memory; at < memory + bytes; at += GRAIN) {
+		if (touched[(at - arena) / GRAIN])
+			explore_modify(at, GRAIN);
 	}
+	if (explore_is_buffered(memory, bytes))
+		fail_at("memory is released before a store to it", memory);
 }
 
-/* See explore_is_buffered. */
 static void
-release(const void *memory, size_t bytes)
+give_out(const void *memory, size_t bytes)
 {
-	touch_all(memory, bytes);
-	if (explore_is_buffered(memory, bytes))
-		explore_fail("memory is released before a store to it");
+	memset(&given_out[line_of(memory)], true, lines_in(bytes));
+	sim_held += lines_in(bytes);
 }
 
 void *
 system_map(size_t bytes)
 {
-	size_t rounded = (bytes + LINE - 1) / LINE * LINE;
 	char *memory = arena + sim.used;
 
-	if (rounded > ARENA - sim.used)
+	if (lines_in(bytes) * LINE > ARENA - sim.used)
 		explore_fail("the model's memory is used up");
-	memset(&lines[line_of(memory)], GIVEN_OUT, rounded / LINE);
-	sim.used += rounded;
-	sim.held += rounded / LINE;
+	sim.used += lines_in(bytes) * LINE;
+	give_out(memory, bytes);
 	return memory;
 }
 
 void
 system_unmap(void *memory, size_t bytes)
 {
-	size_t count = (bytes + LINE - 1) / LINE;
+	size_t count = lines_in(bytes);
 	size_t first = line_of(memory);
 	size_t i;
 
 	release(memory, count * LINE);
 	for (i = first; i < first + count; i++) {
-		if (!in_arena(memory) || lines[i] != GIVEN_OUT)
-			explore_fail("memory is released twice");
-		lines[i] = GIVEN_BACK;
+		if (!in_arena(memory) || !given_out[i])
+			fail_at("memory is released twice", memory);
+		given_out[i] = false;
 	}
 	memset(memory, 0xdb, bytes);
-	sim.held -= count;
-}
-
-/* A fork is no matter of these programs. */
-bool
-system_wipe_in_children(void *memory, size_t bytes)
-{
-	(void)memory;
-	(void)bytes;
-	return false;
+	sim_held -= count;
 }
 
 bool
 system_release(void *memory, size_t bytes)
 {
-	if (fails(SIM_RELEASE))
+	if (sim.releases == sim_settings.releases_max)
 		return false;
+	sim.releases++;
 	release(memory, bytes);
 	memset(memory, 0, bytes);
 	if ((uintptr_t)memory % SLAB_BYTES != 0)
@@ -290,74 +282,64 @@ system_release(void *memory, size_t bytes)
 	return true;
 }
 
-/* A piece of that size that was freed; NULL: none. */
-static void *
-alloc_again(size_t bytes)
+/* That size freed before, if memory recurs, or a new one. */
+static struct piece *
+piece_take(size_t bytes)
 {
-	size_t count = (bytes + LINE - 1) / LINE;
-	unsigned i;
+	struct piece *piece = sim.piece;
+	struct piece *end = piece + sim.pieces;
 
-	for (i = 0; i < sim.pieces; i++) {
-		struct piece *piece = &sim.piece[i];
-
-		if (!piece->freed || piece->bytes != bytes)
-			continue;
-		piece->freed = false;
-		memset(&lines[line_of(piece->memory)], GIVEN_OUT, count);
-		sim.held += count;
-		return piece->memory;
+	while (piece < end &&
+	    !(sim_settings.memory_recurs && piece->freed &&
+		piece->bytes == bytes))
+		piece++;
+	if (piece < end) {
+		give_out(piece->memory, bytes);
+	} else {
+		if (sim.pieces++ == PIECES_MAX)
+			explore_fail("too many pieces of memory");
+		piece->memory = system_map(bytes);
+		piece->bytes = bytes;
 	}
-	return NULL;
+	piece->freed = false;
+	return piece;
 }
 
 void *
-sim_alloc(size_t bytes, int fill)
+simulated_malloc(size_t bytes)
 {
-	struct piece *piece = &sim.piece[sim.pieces];
-	void *memory = NULL;
+	return memset(piece_take(bytes)->memory, 0xa5, bytes);
+}
 
-	if (sim_settings.memory_recurs)
-		memory = alloc_again(bytes);
-	if (memory == NULL) {
-		if (sim.pieces++ == PIECES_MAX)
-			explore_fail("too many pieces of memory");
-		memory = system_map(bytes);
-		*piece = (struct piece){memory, bytes, false};
-	}
-	return memset(memory, fill, bytes);
+void *
+simulated_aligned_alloc(size_t alignment, size_t bytes)
+{
+	return simulated_malloc(bytes);
+}
+
+void *
+simulated_calloc(size_t count, size_t bytes)
+{
+	return memset(piece_take(count * bytes)->memory, 0, count * bytes);
 }
 
 void
-sim_free(void *memory)
+simulated_free(void *memory)
 {
-	unsigned i;
+	unsigned i = 0;
 
 	if (memory == NULL)
 		return;
-	for (i = 0; i < sim.pieces; i++) {
-		if (sim.piece[i].memory == memory)
-			break;
-	}
+	while (i < sim.pieces && sim.piece[i].memory != memory)
+		i++;
 	if (i == sim.pieces)
-		explore_fail("what was never allocated is freed");
+		fail_at("what was never allocated is freed", memory);
 	sim.piece[i].freed = true;
 	system_unmap(memory, sim.piece[i].bytes);
 }
 
-unsigned
-sim_memory_held(void)
-{
-	return sim.held;
-}
-
-void
-sim_forget(void)
-{
-	sim.held = 0;
-}
-
 ssize_t
-sim_getrandom(void *to, size_t bytes)
+simulated_getrandom(void *to, size_t bytes, unsigned flags)
 {
 	memset(to, 0x35, bytes);
 	return (ssize_t)bytes;
@@ -373,12 +355,9 @@ now_ns(void)
 }
 
 int
-sim_clock_gettime(struct timespec *now)
+simulated_clock_gettime(clockid_t clock, struct timespec *now)
 {
-	uint64_t ns = now_ns();
-
-	now->tv_sec = (time_t)(ns / 1000000000u);
-	now->tv_nsec = (long)(ns % 1000000000u);
+	*now = system_timespec(now_ns());
 	return 0;
 }
 
@@ -397,9 +376,10 @@ sim_idle(void)
 	unsigned i;
 
 	for (i = 0; i < THREADS; i++) {
-		if (sim.sleeper[i].word != NULL &&
-		    sim.sleeper[i].until_ns < until_ns)
-			until_ns = sim.sleeper[i].until_ns;
+		const struct sleeper *sleeper = &sim.thread[i].sleeper;
+
+		if (sleeper->word != NULL && sleeper->until_ns < until_ns)
+			until_ns = sleeper->until_ns;
 	}
 	if (until_ns == HWT_NEVER)
 		return false;
@@ -409,25 +389,21 @@ sim_idle(void)
 
 /* Sleeping. */
 
-static bool
-sleeper_ready(const void *context)
+/* It has its place: what wakes it now ends its wait. */
+static struct sleeper *
+lie_down(const void *word, uint64_t until_ns)
 {
-	const struct sleeper *sleeper = context;
+	struct sleeper *sleeper = &self()->sleeper;
 
-	return sleeper->woken || sim_now_ns >= sleeper->until_ns;
+	*sleeper = (struct sleeper){
+	    .word = word, .turn = ++sim.turns, .until_ns = until_ns};
+	return sleeper;
 }
 
 static void
-sleep_on(const void *word, uint64_t until_ns)
+sleep_on(const void *word, struct sleeper *sleeper)
 {
-	struct sleeper *sleeper = &sim.sleeper[self()];
-
-	*sleeper = (struct sleeper){
-	    .word = word,
-	    .turn = ++sim.turns,
-	    .until_ns = until_ns,
-	};
-	explore_await(word, 4, sleeper_ready, sleeper);
+	explore_await(word, 4, is_awake, sleeper);
 	sleeper->word = NULL;
 }
 
@@ -437,174 +413,133 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 	sim_touch(word);
 	explore_modify(word, 4);
 	if (*(const uint32_t *)word == value)
-		sleep_on(word, until_ns);
+		sleep_on(word, lie_down(word, until_ns));
+}
+
+/* Who sleeps there longest. */
+static struct sleeper *
+sleeper_on(const void *word)
+{
+	struct sleeper *first = NULL;
+	unsigned i;
+
+	for (i = 0; i < THREADS; i++) {
+		struct sleeper *sleeper = &sim.thread[i].sleeper;
+
+		if (sleeper->word == word && !sleeper->woken &&
+		    (first == NULL || sleeper->turn < first->turn))
+			first = sleeper;
+	}
+	return first;
 }
 
 bool
 sim_sleeps_on(const void *word)
 {
-	unsigned i;
-
-	for (i = 0; i < THREADS; i++) {
-		if (sim.sleeper[i].word == word && !sim.sleeper[i].woken)
-			return true;
-	}
-	return false;
-}
-
-static bool
-wake_next(const void *word)
-{
-	struct sleeper *next = NULL;
-	unsigned i;
-
-	for (i = 0; i < THREADS; i++) {
-		struct sleeper *sleeper = &sim.sleeper[i];
-
-		if (sleeper->word == word && !sleeper->woken &&
-		    (next == NULL || sleeper->turn < next->turn))
-			next = sleeper;
-	}
-	if (next != NULL)
-		next->woken = true;
-	return next != NULL;
+	return sleeper_on(word) != NULL;
 }
 
 /* A futex's word may be gone when it is woken: that is only an address. */
 void
 futex_wake(const void *word, int count)
 {
+	struct sleeper *sleeper;
+
 	explore_modify(word, 4);
-	sim.wakes[self()] += count == 1;
-	while (count > 0 && wake_next(word))
-		count--;
+	self()->wakes += count == 1;
+	while (count-- > 0 && (sleeper = sleeper_on(word)) != NULL)
+		sleeper->woken = true;
 }
 
 unsigned
 sim_wakes(void)
 {
-	return sim.wakes[self()];
-}
-
-static bool
-time_has_come(const void *context)
-{
-	const struct sleeper *sleeper = context;
-
-	return sim_now_ns >= sleeper->until_ns;
+	return self()->wakes;
 }
 
 int
-sim_nanosleep(const struct timespec *pause)
+simulated_nanosleep(const struct timespec *pause, struct timespec *left)
 {
-	struct sleeper *sleeper = &sim.sleeper[self()];
+	const void *word = &self()->sleeper;
 
-	*sleeper = (struct sleeper){
-	    .word = sleeper,
-	    .until_ns = now_ns() + (uint64_t)pause->tv_nsec,
-	};
-	explore_await(sleeper, 4, time_has_come, sleeper);
-	sleeper->word = NULL;
-	return 0;
-}
-
-/* Locks: the first four bytes hold the owner. */
-
-static bool
-lock_is_free(const void *mutex)
-{
-	return *(const uint32_t *)mutex == 0;
-}
-
-int
-sim_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
-{
-	(void)attr;
-	memset(mutex, 0, sizeof(*mutex));
+	sleep_on(word, lie_down(word, now_ns() + (uint64_t)pause->tv_nsec));
 	return 0;
 }
 
 int
-sim_mutex_destroy(pthread_mutex_t *mutex)
+simulated_sched_yield(void)
+{
+	explore_yield();
+	return 0;
+}
+
+/* Locks: the first four bytes hold the owner + 1. */
+
+int
+simulated_pthread_mutex_destroy(pthread_mutex_t *mutex)
 {
 	sim_touch(mutex);
-	explore_check(lock_is_free(mutex));
+	explore_check(is_zero(mutex));
 	return 0;
 }
 
 int
-sim_mutex_lock(pthread_mutex_t *mutex)
+simulated_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
 	sim_touch(mutex);
-	explore_await(mutex, 4, lock_is_free, mutex);
+	explore_await(mutex, 4, is_zero, mutex);
 	sim_touch(mutex);
-	*(uint32_t *)mutex = self() + 1;
+	*(uint32_t *)mutex = explore_self() + 1;
 	return 0;
 }
 
 int
-sim_mutex_trylock(pthread_mutex_t *mutex)
+simulated_pthread_mutex_trylock(pthread_mutex_t *mutex)
 {
 	sim_touch(mutex);
 	explore_modify(mutex, 4);
-	if (!lock_is_free(mutex))
+	if (!is_zero(mutex))
 		return EBUSY;
-	*(uint32_t *)mutex = self() + 1;
+	*(uint32_t *)mutex = explore_self() + 1;
 	return 0;
 }
 
 int
-sim_mutex_unlock(pthread_mutex_t *mutex)
+simulated_pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
 	sim_touch(mutex);
 	explore_modify(mutex, 4);
-	explore_check(*(uint32_t *)mutex == self() + 1);
+	explore_check(*(uint32_t *)mutex == explore_self() + 1);
 	*(uint32_t *)mutex = 0;
 	return 0;
 }
 
-/* A condition: its first four bytes count the signals. Who waits has its place
- * with the lock still held; a signal, which wakes all, ends its wait after the
- * unlock, too. */
-
-struct cond_wait {
-	const uint32_t *signals;
-	uint32_t seen;
-};
-
-static bool
-was_signalled(const void *context)
-{
-	const struct cond_wait *wait = context;
-
-	return *wait->signals != wait->seen;
-}
+/* A condition: its first four bytes are slept on. Who waits has its place with
+ * the lock still held; a signal wakes all, also before they sleep. */
 
 int
-sim_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+simulated_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-	struct cond_wait wait = {.signals = (const void *)cond};
+	struct sleeper *sleeper;
 
 	sim_touch(cond);
 	explore_modify(cond, 4);
-	wait.seen = *wait.signals;
-	(void)sim_mutex_unlock(mutex);
-	explore_await(cond, 4, was_signalled, &wait);
-	(void)sim_mutex_lock(mutex);
+	sleeper = lie_down(cond, HWT_NEVER);
+	(void)simulated_pthread_mutex_unlock(mutex);
+	sleep_on(cond, sleeper);
+	return simulated_pthread_mutex_lock(mutex);
+}
+
+int
+simulated_pthread_cond_signal(pthread_cond_t *cond)
+{
+	sim_touch(cond);
+	futex_wake(cond, THREADS);
 	return 0;
 }
 
 int
-sim_cond_signal(pthread_cond_t *cond)
-{
-	sim_touch(cond);
-	explore_modify(cond, 4);
-	++*(uint32_t *)(void *)cond;
-	return 0;
-}
-
-int
-sim_cond_destroy(pthread_cond_t *cond)
+simulated_pthread_cond_destroy(pthread_cond_t *cond)
 {
 	sim_touch(cond);
 	return 0;
@@ -622,23 +557,22 @@ thread_main(void *argument)
 }
 
 int
-sim_thread_create(pthread_t *thread, const pthread_attr_t *attr,
-    void *(*start)(void *), void *argument)
+simulated_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+    void *(*function)(void *), void *argument)
 {
-	struct start *next = &sim.start[sim.starts++];
+	struct start *start = &sim.start[sim.starts++];
 
-	(void)attr;
-	if (fails(SIM_THREAD))
+	if (start == sim.start && sim_settings.thread_fails)
 		return EAGAIN;
-	*next = (struct start){start, argument};
-	*thread = explore_spawn(thread_main, next) + 1;
+	*start = (struct start){function, argument};
+	*thread = explore_spawn(thread_main, start) + 1;
 	return 0;
 }
 
 void
 sim_thread_ends(void)
 {
-	struct thread *thread = &sim.thread[self()];
+	struct thread *thread = self();
 	const void *value;
 
 	while ((value = thread->specific) != NULL) {
@@ -649,20 +583,12 @@ sim_thread_ends(void)
 	thread->ended = 1;
 }
 
-static bool
-thread_has_ended(const void *context)
-{
-	return *(const uint32_t *)context != 0;
-}
-
 int
-sim_thread_join(pthread_t thread, void **result)
+simulated_pthread_join(pthread_t thread, void **result)
 {
 	struct thread *joined = &sim.thread[thread - 1];
 
-	(void)result;
-	explore_check(!joined->joined);
-	explore_await(&joined->ended, 4, thread_has_ended, &joined->ended);
+	explore_await(&joined->ended, 4, is_set, &joined->ended);
 	explore_check(!joined->joined);
 	joined->joined = true;
 	return 0;
@@ -680,25 +606,8 @@ system_try_join(pthread_t thread)
 	return true;
 }
 
-void
-system_schedule_as_main(void)
-{
-}
-
-void
-system_name_thread(const char *name)
-{
-	(void)name;
-}
-
-pthread_t
-sim_thread_self(void)
-{
-	return self() + 1;
-}
-
 int
-sim_key_create(pthread_key_t *key, void (*function)(void *))
+simulated_pthread_key_create(pthread_key_t *key, void (*function)(void *))
 {
 	*key = 1;
 	destructor = function;
@@ -706,23 +615,16 @@ sim_key_create(pthread_key_t *key, void (*function)(void *))
 }
 
 int
-sim_setspecific(pthread_key_t key, const void *value)
+simulated_pthread_setspecific(pthread_key_t key, const void *value)
 {
-	(void)key;
-	sim.thread[self()].specific = value;
-	return 0;
-}
-
-int
-sim_nothing(void)
-{
+	self()->specific = value;
 	return 0;
 }
 
 /* Files: eventfds alone. */
 
 int
-sim_eventfd(void)
+simulated_eventfd(unsigned count, int flags)
 {
 	int fd;
 
@@ -733,22 +635,29 @@ sim_eventfd(void)
 	return fd;
 }
 
-int
-sim_eventfd_read(int fd, eventfd_t *count)
+/* Its count, to be changed. */
+static uint64_t *
+file_use(int fd)
 {
 	explore_check(sim.open[fd]);
 	explore_modify(&sim.file[fd], 8);
-	*count = sim.file[fd];
-	sim.file[fd] = 0;
+	return &sim.file[fd];
+}
+
+int
+simulated_eventfd_read(int fd, eventfd_t *count)
+{
+	uint64_t *file = file_use(fd);
+
+	*count = *file;
+	*file = 0;
 	return *count != 0 ? 0 : -1;
 }
 
 int
-sim_eventfd_write(int fd, eventfd_t count)
+simulated_eventfd_write(int fd, eventfd_t count)
 {
-	explore_check(sim.open[fd]);
-	explore_modify(&sim.file[fd], 8);
-	sim.file[fd] += count;
+	*file_use(fd) += count;
 	return 0;
 }
 
@@ -759,10 +668,23 @@ sim_eventfd_count(int fd)
 }
 
 int
-sim_close(int fd)
+simulated_close(int fd)
 {
-	explore_check(sim.open[fd]);
-	explore_modify(&sim.file[fd], 8);
+	(void)file_use(fd);
 	sim.open[fd] = false;
 	return 0;
 }
+
+/* Of what these have no model. */
+#define NOTHING(type, name, ...) \
+	type name(__VA_ARGS__)   \
+	{                        \
+		return (type)0;  \
+	}
+NOTHING(bool, system_wipe_in_children, void *memory, size_t bytes)
+NOTHING(void, system_schedule_as_main, void)
+NOTHING(void, system_name_thread, const char *name)
+NOTHING(int, simulated_pthread_atfork, void (*prepare)(void),
+    void (*parent)(void), void (*child)(void))
+NOTHING(
+    int, simulated_pthread_sigmask, int how, const sigset_t *set, sigset_t *old)

@@ -87,7 +87,7 @@ set_granted(struct request_ledger *r)
 static void
 free_request(struct request_ledger *r)
 {
-	sim_free(r->request);
+	simulated_free(r->request);
 	r->request = NULL;
 }
 
@@ -197,7 +197,7 @@ make_on(uint32_t flags, const struct hwt_checkout_options *options)
 	memset(&checkout_queue, 0, sizeof(checkout_queue));
 	explore_check(hwt_checkout_create(&at->checkout, timer, options) == 0);
 	for (i = 0; i < GROUP_NUMBER; i++) {
-		at->object[i] = sim_alloc(sizeof(struct hwt_object), 0);
+		at->object[i] = simulated_calloc(1, sizeof(struct hwt_object));
 		explore_check(
 		    hwt_object_init(at->checkout, at->object[i], i) == 0);
 	}
@@ -239,7 +239,7 @@ prepare(unsigned i, unsigned bits, hwt_granted *granted)
 		r->items[r->count++].use = reads(r, k) ? HWT_READ : HWT_WRITE;
 	}
 	if (r->request == NULL)
-		r->request = sim_alloc(sizeof(*r->request), 0);
+		r->request = simulated_calloc(1, sizeof(*r->request));
 	explore_check(hwt_request_init_items(
 			  r->request, r->items, r->count, granted, r) == 0);
 }
@@ -395,7 +395,7 @@ retire(unsigned i, unsigned k)
 		return;
 	}
 	explore_check(hwt_object_retire(at->checkout, at->object[k]) == 0);
-	sim_free(at->object[k]);
+	simulated_free(at->object[k]);
 	at->object[k] = NULL;
 }
 
@@ -512,7 +512,7 @@ checkout_end(void)
 	explore_check(stats.pauses == at->pauses);
 	explore_check(timer_is_stopped() || hwt_pending_timeouts(timer) == 0);
 	for (i = 0; i < GROUP_NUMBER; i++)
-		sim_free(at->object[i]);
+		simulated_free(at->object[i]);
 	explore_check(hwt_checkout_destroy(at->checkout) == 0);
 }
 

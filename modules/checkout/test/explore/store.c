@@ -159,7 +159,7 @@ want_keys(unsigned i, unsigned bits)
 			w->items[w->count++] =
 			    (struct hwt_store_item){.key = names[k], .size = 1};
 	}
-	w->request = sim_alloc(sizeof(*w->request), 0);
+	w->request = simulated_calloc(1, sizeof(*w->request));
 	explore_check(hwt_store_request_init(checkout_ledger.store, w->request,
 			  w->items, w->count, keys_granted, w) == 0);
 }
@@ -236,7 +236,7 @@ store_end(void)
 		release_keys(w);
 		explore_check(!w->waits);
 		if (w->request != NULL)
-			sim_free(w->request);
+			simulated_free(w->request);
 	}
 	store_at.refuses = false;
 	explore_check(hwt_store_destroy(checkout_ledger.store) == 0);
