@@ -280,6 +280,9 @@ const struct program rows[] = {
 	"stop | stop | turn", ""),
     ROW("stop/two-stops-schedule", "manual, caches 2 2 0",
 	"new 3 1 | stop | stop", ""),
+    ROW("start/two", "worker, cache 0 1, cache 1 1",
+	"start, start, await-thread 1, new 0 0, await-started 0, stop "
+	"| new 1 0", ""),
     ROW("start/two-failing", "thread-fails, worker, cache 0 1, cache 1 1",
 	"start, start, await-thread 1, new 0 0, await-started 0, stop "
 	"| new 1 0", ""),
