@@ -24,16 +24,12 @@
  *
  * HAS_ENTRY, a flag of the word, says that the wheel has an entry for the
  * record at a tick which is not after that of its deadline, or that the
- * deadline is never due. A caller that uses a record with HAS_ENTRY for a
- * deadline that is not earlier does not push. Only the worker sets the flag,
- * when it takes the timeout over. It clears the flag when it expires the
- * timeout, and when it has removed the entry of a record that is not PENDING;
- * callers clear it with the same operation that sets an earlier deadline. It
- * stays set when the timeout is cancelled.
- *
- * Whoever leaves a record PENDING without HAS_ENTRY pushes its index into the
- * queue (mpsc_push). A push is idempotent: whoever needs the worker pushes, and
- * no thread relies on another one's push.
+ * deadline is never due. Only the worker sets the flag, when it takes the
+ * timeout over. It clears the flag when it expires the timeout, and when it has
+ * removed the entry of a record that is not PENDING; callers clear it with the
+ * same operation that sets an earlier deadline. It stays set when the timeout
+ * is cancelled. Whoever leaves a record PENDING without HAS_ENTRY pushes its
+ * index into the queue (mpsc_push), whatever other threads do.
  *
  * OWNERSHIP. The word and the deadline are shared and change only by
  * compare-and-swap. task, arg, executor and period_ns are written by the owner
@@ -41,14 +37,13 @@
  * moves the record out of PENDING; others may read them, but only believe them
  * if the word is the same before and after (E:reused). entry_at and entry_tick
  * are the worker's; a record that is HANDED or REVOKED has no entry, and the
- * item in their place is the executor's. That item's function is NULL, so that
- * entry_at is 0 again when the executor is done with it. A FREE record belongs
- * to the thread that took its index.
+ * item in their place is the executor's. Its function is NULL, so that entry_at
+ * is 0 again afterwards. A FREE record belongs to the thread that took its
+ * index.
  *
  * SLABS. A slab is 64 pages of 64 records. Its first HEADER_PAGES pages are the
- * header, which has two bits for each record: one says that it is in the free
- * set (it is FREE and no thread owns it), the other that it is in the queue. A
- * thread finds them from the top: see record.c and mpsc_queue.c.
+ * header, which has two bits for each record: it is in the free set (FREE, and
+ * no thread owns it), and it is in the queue.
  */
 #ifndef HWT_RECORD_H
 #define HWT_RECORD_H
@@ -104,20 +99,18 @@ _Static_assert(PAGE_RECORDS <= 64 && SLAB_PAGES <= 64, "a bit for each");
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)
 
-/* What an inbox holds: a link, and a function that was posted; NULL: the item
- * is in a record, and its task is to run. A struct hwt_post is an item. */
-struct inbox_item {
+/* What an executor holds: a link, and a function that was posted; NULL: the
+ * item is in a record, and its task is to run. A struct hwt_post is an item. */
+struct item {
 	a64_t link;
 	hwt_posted *posted;
 };
 
 struct record {
 	pair_t pair; /* word and deadline in ns */
-	/* NULL: the timer's. Atomic: the worker reads it before it owns the
-	 * record. */
+	/* Atomic: read before the record is owned, or the word is read again.
+	 * NULL: the timer's. */
 	aptr_t executor;
-	/* Atomic: hwt_state and hwt_dump read these, and then the word
-	 * again. */
 	aptr_t task, arg;
 	a64_t period_ns;
 	union {
@@ -127,13 +120,13 @@ struct record {
 			/* Worker's: position of its entry; 0: none. */
 			uint32_t entry_at;
 		};
-		struct inbox_item item; /* HANDED, REVOKED: the executor's */
+		struct item item; /* HANDED, REVOKED: the executor's */
 	};
 };
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
-_Static_assert(sizeof(struct inbox_item) == sizeof(struct hwt_post) &&
-	_Alignof(struct inbox_item) <= _Alignof(struct hwt_post),
+_Static_assert(sizeof(struct item) == sizeof(struct hwt_post) &&
+	_Alignof(struct item) <= _Alignof(struct hwt_post),
     "a post is an item");
 
 /* A page in the queue: its records, and the earliest deadline that was pushed,
@@ -161,8 +154,7 @@ struct slab {
 #define HEADER_PAGES \
 	((uint32_t)((sizeof(struct slab) + PAGE_BYTES - 1) / PAGE_BYTES))
 
-/* Counters of one thread for one timer, and the free records that it keeps.
- * Only the owner writes; readers add up all caches. */
+/* Counters of one thread for one timer, and the free records that it keeps. */
 struct cache {
 	/* The one for threads that have none of their own. */
 	_Alignas(CACHE_LINE) bool shared;
@@ -201,10 +193,9 @@ struct record_store {
 	 * that are not committed. Written by the worker, read by the thread
 	 * that commits a page. */
 	a64_t *generation_base;
-	struct secret secret; /* of first generations */
+	struct secret random; /* of first generations */
 };
 
-/* What hwt_read_stats returns as memory_bytes. */
 static inline void
 memory_add(struct record_store *store, uint64_t bytes)
 {
@@ -321,16 +312,15 @@ void cache_release(struct hwt *timer, struct cache *cache);
 /* Returns the cache's free records to the set. */
 void cache_flush(struct hwt *timer, struct cache *cache);
 
-/* How far the worker is with trimming. */
+/* The worker's. */
 struct trim {
 	bool active;
 	uint32_t slab; /* those below it were not visited yet */
 	uint64_t since_ns; /* when there were enough pages; 0: there are not */
 };
 
-/* Releases free pages to the system, a bounded number with each call, when
- * there are enough of them: at once if the worker is idle, otherwise if there
- * have been enough for a while. The worker's. True: call it again. */
+/* Releases free pages, a bounded number with each call, if there are enough of
+ * them, and were for a while if the worker is not idle. True: call it again. */
 bool record_trim(struct hwt *timer, bool idle);
 
 /* Whether there are enough: the last check before a long sleep. */

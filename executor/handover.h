@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the executors of this library have beyond hwt.h: they hold items that
- * are inside of what is handed over, a record or the caller's struct hwt_post.
- * So holding one takes no memory and cannot fail.
+ * What the executors of this library hold: items inside of what is handed over,
+ * a record or the caller's struct hwt_post. So holding one takes no memory and
+ * cannot fail, and a queue of them has no limit.
  *
  * An item belongs to the executor from execute, or from the post, until it is
  * run: then the record may be freed and reused, and the post is the caller's
  * again, who may free it or post it again at once. So an executor reads the
- * link (inbox_pop, pool_take) before it calls item_run, and that reads the
- * function before it calls it.
+ * link before it calls item_run, and that reads the function before it calls
+ * it.
  *
- * What the caller wrote before the post is seen by the function, and what is
- * here is seen by whoever runs it: E:stack in inbox.h.
+ * A STACK of items: any thread pushes, and a consumer takes all of it and turns
+ * it round. (ThreadSanitizer could not see the order of ck_stack.)
+ *
+ * EDGES
+ *   E:stack    a link and all that was done to what has it, or before the post:
+ *              release in stack_push, acquire in stack_take; fence between A1
+ *              and A2, and between B2 and B3, in mailbox.c.
  */
 #ifndef HWT_HANDOVER_H
 #define HWT_HANDOVER_H
 
 #include "core/timer.h"
-#include "inbox.h"
 
 /* The link of a timeout, by a handle that execute has got. */
 static inline a64_t *
 timeout_link(const struct hwt *timer, hwt_timeout timeout)
 {
-	struct inbox_item *item = &record_find(&timer->store, timeout.id)->item;
+	struct item *item = &record_find(&timer->store, timeout.id)->item;
 
 	item->posted = NULL;
 	return &item->link;
@@ -33,14 +37,14 @@ timeout_link(const struct hwt *timer, hwt_timeout timeout)
 static inline a64_t *
 post_link(struct hwt_post *post, hwt_posted *function)
 {
-	struct inbox_item *item = (void *)post;
+	struct item *item = (void *)post;
 
 	item->posted = function;
 	return &item->link;
 }
 
 static inline int
-timeout_run(struct inbox_item *item)
+timeout_run(struct item *item)
 {
 	struct record *record =
 	    (void *)((uintptr_t)item - offsetof(struct record, item));
@@ -59,13 +63,60 @@ enum item_end {
 static inline enum item_end
 item_run(a64_t *link)
 {
-	struct inbox_item *item = (void *)(uintptr_t)link;
+	struct item *item = (void *)(uintptr_t)link;
 	hwt_posted *posted = item->posted;
 
 	if (posted == NULL)
 		return timeout_run(item) == 0 ? ITEM_TASK : ITEM_NONE;
 	posted((struct hwt_post *)(void *)item);
 	return ITEM_POST;
+}
+
+/* A stack's top, and the link of each item, is the address of a link. */
+static inline a64_t *
+link_next(const a64_t *link)
+{
+	return (a64_t *)(uintptr_t)a64_load_relaxed(link);
+}
+
+static inline void
+link_set(a64_t *link, const a64_t *next)
+{
+	a64_store_relaxed(link, (uint64_t)(uintptr_t)next);
+}
+
+static inline void
+stack_push(aptr_t *stack, a64_t *link)
+{
+	void *top;
+
+	take_line(stack);
+	do {
+		top = aptr_load_acquire(stack);
+		link_set(link, top);
+		/* E:stack release */
+	} while (!aptr_cas_seq(stack, top, link));
+}
+
+/* Takes the whole stack, and adds to *count how many there are. Returns the
+ * oldest, linked to newer ones; *newest is the last of them. */
+static inline a64_t *
+stack_take(aptr_t *stack, a64_t **newest, uint64_t *count)
+{
+	/* E:stack acquire */
+	a64_t *link = aptr_swap_seq(stack, NULL);
+	a64_t *newer = NULL;
+	a64_t *older;
+
+	*newest = link;
+	for (; link != NULL; link = older) {
+		take_line(link);
+		older = link_next(link);
+		link_set(link, newer);
+		newer = link;
+		++*count;
+	}
+	return newer;
 }
 
 #endif

@@ -1,13 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_mailbox: delivery to an event loop. inbox.h says how.
+ * hwt_mailbox: delivery to an event loop. Any thread pushes an item
+ * (handover.h) onto a stack, an eventfd becomes readable, and the loop runs
+ * what was pushed, timeouts and posts, oldest first.
  *
- * Timeouts and posts are items of the same inbox (handover.h), so that they run
- * in the order in which they arrived.
+ * ANNOUNCING. What is on the stack makes the eventfd readable. One write is
+ * enough until the next run, but a thread relies only on one that has
+ * succeeded: another thread may be stopped before its own, or it may fail.
+ *
+ *      mailbox_push (any thread)            run_begin (the loop)
+ *      -------------------------            --------------------
+ *   (A1) push                            (B1) clear the eventfd
+ *   (A2) read runs; announced is that:   (B2) add 1 to runs
+ *        return                          (B3) take the stack
+ *   (A3) write to the eventfd,
+ *        announced := what A2 has read
+ *
+ *   Where A2 finds announced equal to runs, somebody has written after B1 of
+ *   that run. B1 of a later run may have cleared this. Then its B2 comes after
+ *   A2, and so its B3 takes what A1 has pushed (E:stack).
+ *
+ * A run that leaves some over makes the eventfd readable itself.
  *
  * EDGES
  *   E:handing  drawn in ../worker.c: hwt_mailbox_destroy waits for workers
  *              that are about to call mailbox_execute, or in it.
+ *   E:stack    drawn in handover.h.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,12 +34,41 @@
 #include "handover.h"
 
 #include "core/debug.h"
+#include "event.h"
 
 struct hwt_mailbox {
 	uint64_t epoch;
 	struct hwt_executor executor;
-	struct inbox inbox;
+	/* The loop's: runs, one in the other; what was taken, oldest first; and
+	 * how many were ever taken and popped. */
+	unsigned running;
+	a64_t *first, *last;
+	uint64_t taken, popped;
+	_Alignas(CACHE_LINE) aptr_t pushed; /* newest first */
+	int fd, write_fd;
+	a64_t runs; /* how many have begun, from 1 */
+	a64_t announced; /* runs, before a write that succeeded */
 };
+
+/* runs was read before. After a failure the next push writes again. */
+static void
+mailbox_announce(struct hwt_mailbox *mailbox, uint64_t runs)
+{
+	if (event_set(mailbox->write_fd))
+		a64_store_release(&mailbox->announced, runs);
+}
+
+static void
+mailbox_push(struct hwt_mailbox *mailbox, a64_t *link)
+{
+	uint64_t runs;
+
+	stack_push(&mailbox->pushed, link);
+	/* E:stack fence */
+	runs = a64_load_seq(&mailbox->runs);
+	if (a64_load_acquire(&mailbox->announced) != runs)
+		mailbox_announce(mailbox, runs);
+}
 
 static int
 mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
@@ -30,7 +77,7 @@ mailbox_execute(void *ctx, struct hwt *timer, hwt_timeout timeout)
 
 	if (!process_owns(mailbox->epoch))
 		return EOWNERDEAD;
-	inbox_push(&mailbox->inbox, timeout_link(timer, timeout));
+	mailbox_push(mailbox, timeout_link(timer, timeout));
 	return 0;
 }
 
@@ -44,7 +91,7 @@ hwt_mailbox_post(
 		return -EOWNERDEAD;
 	if (post == NULL || function == NULL)
 		return -EINVAL;
-	inbox_push(&mailbox->inbox, post_link(post, function));
+	mailbox_push(mailbox, post_link(post, function));
 	return 0;
 }
 
@@ -65,10 +112,11 @@ hwt_mailbox_create(struct hwt_mailbox **mailbox)
 	    .epoch = process_epoch(),
 	    .executor = {.execute = mailbox_execute, .ctx = made},
 	};
-	error = inbox_open(&made->inbox);
+	a64_store_relaxed(&made->runs, 1);
+	error = event_open(&made->fd, &made->write_fd);
 	if (error != 0) {
 		free(made);
-		return error;
+		return error == EMFILE || error == ENFILE ? -error : -ENOMEM;
 	}
 	DEBUG_MADE("mailbox", made, made->epoch);
 	*mailbox = made;
@@ -80,7 +128,7 @@ hwt_mailbox_fd(const struct hwt_mailbox *mailbox)
 {
 	if (mailbox == NULL)
 		return -EINVAL;
-	return process_owns(mailbox->epoch) ? mailbox->inbox.fd : -EOWNERDEAD;
+	return process_owns(mailbox->epoch) ? mailbox->fd : -EOWNERDEAD;
 }
 
 const struct hwt_executor *
@@ -91,10 +139,47 @@ hwt_mailbox_executor(struct hwt_mailbox *mailbox)
 	return &mailbox->executor;
 }
 
+/* Returns the number of this run; *end: it pops the items up to that one. */
+static uint64_t
+run_begin(struct hwt_mailbox *mailbox, uint64_t *end)
+{
+	a64_t *oldest, *newest;
+	uint64_t run;
+
+	event_clear(mailbox->fd);
+	/* E:stack fence */
+	run = a64_add_seq(&mailbox->runs, 1) + 1;
+	/* Add what was pushed to what is left. */
+	oldest = stack_take(&mailbox->pushed, &newest, &mailbox->taken);
+	if (mailbox->first == NULL)
+		mailbox->first = oldest;
+	else
+		link_set(mailbox->last, oldest);
+	if (newest != NULL)
+		mailbox->last = newest;
+	*end = mailbox->taken;
+	mailbox->running++;
+	return run;
+}
+
+/* NULL: the run is over. A run inside this one may have popped some, and taken
+ * others. */
+static a64_t *
+run_pop(struct hwt_mailbox *mailbox, uint64_t end)
+{
+	a64_t *link = mailbox->first;
+
+	if (mailbox->popped >= end)
+		return NULL;
+	mailbox->first = link_next(link);
+	mailbox->popped++;
+	return link;
+}
+
 int
 hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 {
-	struct inbox_run run;
+	uint64_t run, last;
 	size_t started = 0;
 	size_t begun = 0;
 	enum item_end end;
@@ -104,16 +189,18 @@ hwt_mailbox_run(struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started)
 		return -EINVAL;
 	if (!process_owns(mailbox->epoch))
 		return -EOWNERDEAD;
-	run = inbox_begin(&mailbox->inbox);
+	run = run_begin(mailbox, &last);
 	while ((max == 0 || begun < max) &&
-	    (link = inbox_pop(&mailbox->inbox, &run)) != NULL) {
+	    (link = run_pop(mailbox, last)) != NULL) {
 		end = item_run(link);
 		begun += end != ITEM_NONE;
 		started += end == ITEM_TASK;
 		if (!process_owns(mailbox->epoch))
 			return -EOWNERDEAD;
 	}
-	inbox_end(&mailbox->inbox, &run);
+	mailbox->running--;
+	if (mailbox->first != NULL)
+		mailbox_announce(mailbox, run);
 	if (tasks_started != NULL)
 		*tasks_started = started;
 	return 0;
@@ -126,10 +213,11 @@ hwt_mailbox_destroy(struct hwt_mailbox *mailbox)
 		return 0;
 	if (process_owns(mailbox->epoch)) {
 		process_await_hand_overs(&mailbox->executor);
-		if (!inbox_is_idle(&mailbox->inbox))
+		if (mailbox->running != 0 || mailbox->first != NULL ||
+		    aptr_load_acquire(&mailbox->pushed) != NULL)
 			return -EBUSY;
 	}
-	inbox_close(&mailbox->inbox);
+	event_close(mailbox->fd, mailbox->write_fd);
 	debug_destroyed(mailbox);
 	free(mailbox);
 	return 0;

@@ -4,14 +4,9 @@
  *
  * Workers, and threads that post, push items (handover.h) onto a stack and add
  * a ticket for each; a pool thread takes a ticket first and then an item, under
- * a lock that only pool threads take. So nobody who pushes waits here, whatever
- * the pool's threads are doing. A thread takes one item at a time, which
- * spreads slow tasks.
- *
- * ORDER. Under the lock, a thread takes the oldest item of a list; when the
- * list is empty, it takes the whole stack (inbox.h). What is in the list was
- * pushed before what is on the stack: what was handed over first is taken
- * first.
+ * a lock that only pool threads take. So nobody who pushes waits here. A thread
+ * takes the oldest item of a list; when that is empty, it takes the whole
+ * stack: what was handed over first is taken first.
  *
  * TICKETS. The word tickets holds in its low half, which a futex compares, the
  * number of items that were pushed and that no thread has taken a ticket for,
@@ -40,19 +35,17 @@
  *   its ticket, all pushes before the additions that it counts on (E:pool),
  *   and the lock hands this on.
  *
- *   End: ENDING is set when nothing can be pushed any more, but by a task or a
- *   function that the pool still runs. Its thread then takes a ticket after it.
- *   A thread leaves when it finds ENDING and no ticket: then all items are
- *   taken.
+ *   End: ENDING is set when nothing can be pushed any more, but by what the
+ *   pool still runs; that thread takes a ticket after it. A thread leaves when
+ *   it finds ENDING and no ticket: then all items are taken.
  *
- * LIMIT. waiting counts the items from before the push until a thread that
- * has a ticket takes one. It is raised by compare-and-swap, so that it never
- * exceeds the limit.
+ * LIMIT. waiting counts the items from before the push until one is taken. It
+ * is raised by compare-and-swap, so that it never exceeds the limit.
  *
  * EDGES
  *   E:pool   the pushes before it: release in pool_push, by adding a
  *            ticket, acquire in pool_wait, by taking one.
- *   E:stack  drawn in inbox.h.
+ *   E:stack  drawn in handover.h.
  */
 #define _GNU_SOURCE
 #include <assert.h>
