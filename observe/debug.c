@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HWT_DEBUG, a variable of the environment: see hwt.h.
- *
- *   leaks   a list of what was made and not destroyed. It is under the lock of
- *           the registry, which a forked child makes anew. A child inherits the
- *           list with its parent's objects, and leaves them out of its report:
- *           they are not of its epoch. The list changes by one store, so that a
- *           fork finds it whole.
- *
- * Nothing is allocated and no function of this file is called if the variable
- * is not set.
+ * HWT_DEBUG=leaks, in the environment: hwt(7). A list of what was made and not
+ * destroyed is under the lock of the registry, which a forked child makes anew.
+ * A child inherits the list with its parent's objects, and leaves them out of
+ * its report: they are not of its epoch. The list changes by one store, so that
+ * a fork finds it whole.
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -114,34 +109,15 @@ report_leaks(void)
 	}
 }
 
-static bool
-is_word(const char *begin, size_t length, const char *word)
-{
-	return length == strlen(word) && memcmp(begin, word, length) == 0;
-}
-
-/* In a program with more rights than its caller, the variable does not count.
- * As process_init, it does nothing when it runs again. */
 __attribute__((constructor(101))) static void
 debug_init(void)
 {
-	static bool done;
-	const char *words = done ? NULL : system_environment("HWT_DEBUG");
-	const char *at = words;
-	bool unknown = false;
-	size_t length;
+	const char *word = system_environment("HWT_DEBUG");
 
-	done = true;
-	while (at != NULL && *at != '\0') {
-		length = strcspn(at, ", ");
-		if (is_word(at, length, "leaks")) {
-			debug.made = object_made;
-			debug.destroyed = object_destroyed;
-		} else if (length > 0) {
-			unknown = true;
-		}
-		at += length + (at[length] != '\0');
-	}
-	if (unknown)
-		log_stderr("HWT_DEBUG=%s: the only word is leaks", words);
+	if (word == NULL || *word == '\0')
+		return;
+	if (strcmp(word, "leaks") == 0)
+		debug = (struct debug){object_made, object_destroyed};
+	else
+		log_stderr("HWT_DEBUG=%s: the only word is leaks", word);
 }

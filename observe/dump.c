@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_dump: what a timer holds, for someone who looks for a fault in a program;
- * a line for each timeout, which says where it is: at a tick of the wheel, of
- * which the bucket and round follow (one whose deadline was put off still has
- * its earlier entry); in the queue, so that the worker has not seen the present
- * deadline yet; never due; in an executor; or running there.
+ * hwt_dump: a line for each timeout, which says where it is: at a tick of the
+ * wheel, of which the bucket and round follow (one whose deadline was put off
+ * still has its earlier entry); in the queue, so that the worker has not seen
+ * the present deadline yet; never due; in an executor; or running there.
  *
  * The records in use are copied first. Nobody turns the wheel meanwhile: the
  * timer is stopped, or this thread turns it (timer_turn_begin). hwt_stop waits
  * for that, so the text is made and written afterwards: names take the dynamic
  * linker's lock, and a file can block. Callers may use their records: one whose
- * word changes while it is copied is left out. Of the wheel, this file reads
- * the length and next_tick, and from a record the two fields that are the
- * wheel's.
+ * word changes while it is copied is left out.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,7 +21,7 @@
 #include "observe/symbol.h"
 
 /* What was copied from a record. */
-struct item {
+struct copied {
 	uint64_t tick; /* of the wheel's entry; 0: it has none */
 	uint64_t id, word, deadline_ns;
 	hwt_task *task;
@@ -38,19 +35,20 @@ struct copy {
 	bool stopped;
 	uint64_t now_ns, next_tick;
 	size_t count;
-	struct item *items;
+	struct copied *items;
 };
 
 /* False: the record is free, or has changed. */
 static bool
-copy_record(struct item *item, const struct record_store *store, uint32_t index)
+copy_record(
+    struct copied *item, const struct record_store *store, uint32_t index)
 {
 	const struct record *record = record_at(store, index);
 	struct pair_value seen = pair_load(&record->pair);
 
 	if (word_state(seen.word) == STATE_FREE)
 		return false;
-	*item = (struct item){
+	*item = (struct copied){
 	    .id = word_id(seen.word, index),
 	    .word = seen.word,
 	    .deadline_ns = seen.deadline_ns,
@@ -68,9 +66,9 @@ copy_record(struct item *item, const struct record_store *store, uint32_t index)
 /* Copies up to capacity records, all but what is scheduled meanwhile. */
 static size_t
 copy_records(
-    struct item *items, size_t capacity, const struct record_store *store)
+    struct copied *items, size_t capacity, const struct record_store *store)
 {
-	struct item item;
+	struct copied item;
 	size_t count = 0;
 	uint32_t index = 0;
 
@@ -85,7 +83,8 @@ copy_records(
 }
 
 static void
-print_place(struct page *page, const struct hwt *timer, const struct item *item)
+print_place(
+    struct page *page, const struct hwt *timer, const struct copied *item)
 {
 	uint64_t state = word_state(item->word);
 
@@ -105,7 +104,7 @@ print_place(struct page *page, const struct hwt *timer, const struct item *item)
 }
 
 static void
-print_deadline(struct page *page, const struct item *item, uint64_t now_ns)
+print_deadline(struct page *page, const struct copied *item, uint64_t now_ns)
 {
 	if (item->deadline_ns == DEADLINE_NEVER)
 		page_print(page, " never due");
@@ -115,8 +114,8 @@ print_deadline(struct page *page, const struct item *item, uint64_t now_ns)
 }
 
 static void
-print_item(struct page *page, const struct hwt *timer, const struct item *item,
-    uint64_t now_ns)
+print_item(struct page *page, const struct hwt *timer,
+    const struct copied *item, uint64_t now_ns)
 {
 	char task[SYMBOL_BYTES];
 
@@ -138,47 +137,18 @@ print_item(struct page *page, const struct hwt *timer, const struct item *item,
 }
 
 static void
-print_callback(
-    struct page *page, const char *option, uintptr_t function, const void *ctx)
-{
-	char name[SYMBOL_BYTES];
-
-	if (function != 0)
-		page_print(page, "%s %s ctx %p\n", option,
-		    symbol_name((const void *)function, name, sizeof(name)),
-		    ctx);
-}
-
-/* The members of hwt_options; of the callbacks, those that are there. */
-static void
-print_options(struct page *page, const struct hwt *timer)
-{
-	page_print(page,
-	    "tick_ns %" PRIu64 ", ticks_per_wheel %u, flags %u\n"
-	    "max_pending %" PRIu64 ", slow_task_ns %" PRIu64 "\n"
-	    "thread_name \"%s\", thread_attr %p\n",
-	    timer->tick_ns, timer->wheel.mask + 1, timer->flags,
-	    timer->max_pending, timer->slow_task_ns, timer->life.thread_name,
-	    (const void *)timer->life.thread_attr);
-	print_callback(page, "executor", (uintptr_t)timer->executor.execute,
-	    timer->executor.ctx);
-	print_callback(
-	    page, "clock", (uintptr_t)timer->clock.now_ns, timer->clock.ctx);
-	print_callback(
-	    page, "wake", (uintptr_t)timer->wake.wake, timer->wake.ctx);
-	print_callback(
-	    page, "log", (uintptr_t)timer->log.write, timer->log.ctx);
-}
-
-static void
 print_timer(struct page *page, const struct hwt *timer, const struct copy *copy)
 {
-	page_print(page, "hwt timer %p: %s\n", (const void *)timer,
-	    copy->stopped ? "stopped" : "manual");
-	print_options(page, timer);
 	page_print(page,
+	    "hwt timer %p: %s\n"
+	    "tick_ns %" PRIu64 ", ticks_per_wheel %u, flags %u\n"
+	    "max_pending %" PRIu64 ", slow_task_ns %" PRIu64 "\n"
+	    "thread_name \"%s\"\n"
 	    "now %" PRIu64 " ns, next tick %" PRIu64 " at %" PRIu64
 	    " ns, %zu timeouts\n",
+	    (const void *)timer, copy->stopped ? "stopped" : "manual",
+	    timer->tick_ns, timer->wheel.mask + 1, timer->flags,
+	    timer->max_pending, timer->slow_task_ns, timer->life.thread_name,
 	    copy->now_ns, copy->next_tick,
 	    timer_boundary(timer, copy->next_tick), copy->count);
 }

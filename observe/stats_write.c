@@ -1,100 +1,260 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_stats_write: the counters as text for monitoring.
+ * hwt_stats_write: the counters as text for monitoring. One table has the names
+ * of both formats, Prometheus's and JSON. Seconds are printed from nanoseconds
+ * digit by digit: no number is rounded.
+ *
+ * Element k of the histogram counts times of [2^k, 2^(k+1)) ns. For Prometheus
+ * it has fewer buckets, each of them whole: cumulative counts stay exact when
+ * buckets between are left out. A bucket's bound is inclusive, and so one
+ * nanosecond less.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <string.h>
 
 #include "core/timer.h"
-#include "observe/figures.h"
+#include "observe/page.h"
 
-static const struct figure figures[] = {
-    FIGURE(hwt_stats, scheduled, "hwt_timeouts_scheduled_total", "counter",
+/* Each byte of a name may become three. */
+#define LABEL_BYTES (3 * NAME_BYTES)
+#define REPLACEMENT "\xef\xbf\xbd"
+
+/* Elements whose upper bounds are buckets: from 1 us to more than a minute. */
+#define BUCKET_FIRST 9
+#define BUCKET_LAST 35
+#define ELEMENTS 64
+#define SECONDS "%" PRIu64 ".%09" PRIu64
+#define SECONDS_OF(ns) (ns) / UINT64_C(1000000000), (ns) % UINT64_C(1000000000)
+
+static const struct figure {
+	const char *key; /* in JSON */
+	const char *metric;
+	const char *type;
+	const char *help;
+	size_t offset; /* of a uint64_t, in struct hwt_stats */
+} figures[] = {
+#define FIGURE(key, metric, type, help)                                   \
+	{                                                                 \
+#key, metric, type, help, offsetof(struct hwt_stats, key) \
+	}
+    FIGURE(scheduled, "hwt_timeouts_scheduled_total", "counter",
 	"Timeouts that were accepted."),
-    FIGURE(hwt_stats, started, "hwt_tasks_started_total", "counter",
+    FIGURE(started, "hwt_tasks_started_total", "counter",
 	"Tasks that were begun."),
-    FIGURE(hwt_stats, cancelled, "hwt_timeouts_cancelled_total", "counter",
+    FIGURE(cancelled, "hwt_timeouts_cancelled_total", "counter",
 	"Cancels that won."),
-    FIGURE(hwt_stats, rescheduled, "hwt_timeouts_rescheduled_total", "counter",
+    FIGURE(rescheduled, "hwt_timeouts_rescheduled_total", "counter",
 	"Reschedules that succeeded."),
-    FIGURE(hwt_stats, rejected, "hwt_timeouts_rejected_total", "counter",
+    FIGURE(rejected, "hwt_timeouts_rejected_total", "counter",
 	"Timeouts that were refused because of max_pending."),
-    FIGURE(hwt_stats, executor_refused, "hwt_executor_refusals_total",
-	"counter", "Timeouts that executors refused."),
-    FIGURE(hwt_stats, pending, "hwt_timeouts_pending", "gauge",
+    FIGURE(executor_refused, "hwt_executor_refusals_total", "counter",
+	"Timeouts that executors refused."),
+    FIGURE(pending, "hwt_timeouts_pending", "gauge",
 	"Timeouts that were accepted and have not begun or ended."),
-    FIGURE(hwt_stats, ticks, "hwt_ticks_total", "counter",
+    FIGURE(ticks, "hwt_ticks_total", "counter",
 	"Tick boundaries that the worker has begun."),
-    FIGURE(hwt_stats, wakeups, "hwt_wakeups_total", "counter",
+    FIGURE(wakeups, "hwt_wakeups_total", "counter",
 	"Returns of the worker from sleep."),
-    FIGURE(hwt_stats, late_ticks, "hwt_late_ticks_total", "counter",
+    FIGURE(late_ticks, "hwt_late_ticks_total", "counter",
 	"Ticks that were begun more than a tick late."),
-    FIGURE(hwt_stats, slow_tasks, "hwt_slow_tasks_total", "counter",
+    FIGURE(slow_tasks, "hwt_slow_tasks_total", "counter",
 	"Tasks that held the worker longer than slow_task_ns."),
-    FIGURE(hwt_stats, memory_bytes, "hwt_memory_bytes", "gauge",
+    FIGURE(memory_bytes, "hwt_memory_bytes", "gauge",
 	"Memory that the timer holds."),
 };
 
 #define FIGURES (sizeof(figures) / sizeof(figures[0]))
 
-struct timer_report {
-	struct report report;
-	uint64_t lateness_ns_sum;
+struct report {
+	struct page page;
 	struct hwt_stats stats;
+	uint64_t lateness_ns_sum;
+	uint64_t serial; /* no other timer has it */
+	char name[LABEL_BYTES]; /* fit for a quoted string */
+	bool heads; /* with # HELP and # TYPE */
 };
 
-static void
-write_prometheus(struct timer_report *of)
+/* How many bytes the character of UTF-8 has that stands there, after the table
+ * of well-formed sequences in chapter 3 of Unicode; 0: none does. */
+static size_t
+utf8_length(const char *text)
 {
-	static const char max[] = "hwt_lateness_max_seconds";
-	struct report *report = &of->report;
+	const unsigned char *byte = (const void *)text;
+	unsigned char low = 0x80, high = 0xbf;
+	size_t length, i;
 
-	print_figures(report);
-	print_histogram(report, "hwt_lateness_seconds",
-	    "How late timeouts were started or handed over.",
-	    of->stats.lateness_ns_histogram, of->lateness_ns_sum);
-	print_head(report, max, "gauge",
-	    "The greatest lateness since the timer was made.");
-	print_seconds(report, max, "", of->stats.lateness_ns_max);
+	if (byte[0] < 0x80)
+		return 1;
+	if (byte[0] < 0xc2 || byte[0] > 0xf4)
+		return 0;
+	length = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
+	if (byte[0] == 0xe0)
+		low = 0xa0; /* a longer form than needed */
+	else if (byte[0] == 0xed)
+		high = 0x9f; /* half of a pair of UTF-16 */
+	else if (byte[0] == 0xf0)
+		low = 0x90;
+	else if (byte[0] == 0xf4)
+		high = 0x8f; /* beyond the last character */
+	for (i = 1; i < length; i++) {
+		if (byte[i] < low || byte[i] > high)
+			return 0;
+		low = 0x80;
+		high = 0xbf;
+	}
+	return length;
+}
+
+/* A name as both formats want it between quotes: valid UTF-8, with the quote,
+ * the backslash and the newline escaped. JSON has no other control characters
+ * in strings, and Prometheus no way to escape them: they are replaced. */
+static void
+quote_name(char *quoted, const char *name)
+{
+	size_t length;
+
+	for (; *name != '\0'; name += length > 0 ? length : 1) {
+		length = utf8_length(name);
+		if (*name == '"' || *name == '\\' || *name == '\n') {
+			*quoted++ = '\\';
+			*quoted++ = (char)(*name == '\n' ? 'n' : *name);
+		} else if (length == 0 || (unsigned char)*name < 0x20) {
+			memcpy(quoted, REPLACEMENT, 3);
+			quoted += 3;
+		} else {
+			memcpy(quoted, name, length);
+			quoted += length;
+		}
+	}
+	*quoted = '\0';
+}
+
+static uint64_t
+figure_value(const struct report *report, const struct figure *figure)
+{
+	const char *at = (const char *)&report->stats + figure->offset;
+
+	return *(const uint64_t *)(const void *)at;
 }
 
 static void
-write_json(struct timer_report *of)
+print_head(struct report *report, const char *metric, const char *type,
+    const char *help)
 {
-	struct page *page = &of->report.page;
+	if (report->heads)
+		page_print(&report->page, "# HELP %s %s\n# TYPE %s %s\n",
+		    metric, help, metric, type);
+}
 
-	print_figures_json(&of->report);
+/* The beginning of a line; extra: more labels. */
+static void
+print_labels(struct report *report, const char *metric, const char *extra)
+{
+	page_print(&report->page, "%s{timer=\"%s\",serial=\"%" PRIu64 "\"%s} ",
+	    metric, report->name, report->serial, extra);
+}
+
+static void
+print_sample(struct report *report, const char *metric, const char *extra,
+    uint64_t value)
+{
+	print_labels(report, metric, extra);
+	page_print(&report->page, "%" PRIu64 "\n", value);
+}
+
+static void
+print_seconds(struct report *report, const char *metric, uint64_t ns)
+{
+	print_labels(report, metric, "");
+	page_print(&report->page, SECONDS "\n", SECONDS_OF(ns));
+}
+
+/* The count is that of the last bucket, since both are added up from the same
+ * readings. */
+static void
+print_lateness(struct report *report)
+{
+	uint64_t count = 0;
+	char extra[48];
+	int k;
+
+	print_head(report, "hwt_lateness_seconds", "histogram",
+	    "How late timeouts were started or handed over.");
+	for (k = 0; k < ELEMENTS; k++) {
+		count += report->stats.lateness_ns_histogram[k];
+		if (k < BUCKET_FIRST || k > BUCKET_LAST)
+			continue;
+		(void)snprintf(extra, sizeof(extra), ",le=\"" SECONDS "\"",
+		    SECONDS_OF((UINT64_C(2) << k) - 1));
+		print_sample(
+		    report, "hwt_lateness_seconds_bucket", extra, count);
+	}
+	print_sample(
+	    report, "hwt_lateness_seconds_bucket", ",le=\"+Inf\"", count);
+	print_seconds(
+	    report, "hwt_lateness_seconds_sum", report->lateness_ns_sum);
+	print_sample(report, "hwt_lateness_seconds_count", "", count);
+}
+
+static void
+write_prometheus(struct report *report)
+{
+	static const char max[] = "hwt_lateness_max_seconds";
+	const struct figure *figure;
+
+	for (figure = figures; figure < figures + FIGURES; figure++) {
+		print_head(report, figure->metric, figure->type, figure->help);
+		print_sample(
+		    report, figure->metric, "", figure_value(report, figure));
+	}
+	print_lateness(report);
+	print_head(report, max, "gauge",
+	    "The greatest lateness since the timer was made.");
+	print_seconds(report, max, report->stats.lateness_ns_max);
+}
+
+static void
+write_json(struct report *report)
+{
+	const uint64_t *histogram = report->stats.lateness_ns_histogram;
+	struct page *page = &report->page;
+	const struct figure *figure;
+	int k;
+
+	page_print(page, "{\"timer\":\"%s\",\"serial\":%" PRIu64, report->name,
+	    report->serial);
+	for (figure = figures; figure < figures + FIGURES; figure++)
+		page_print(page, ",\"%s\":%" PRIu64, figure->key,
+		    figure_value(report, figure));
 	page_print(page,
 	    ",\"lateness_ns_sum\":%" PRIu64 ",\"lateness_ns_max\":%" PRIu64
 	    ",\"lateness_ns_histogram\":",
-	    of->lateness_ns_sum, of->stats.lateness_ns_max);
-	print_histogram_json(&of->report, of->stats.lateness_ns_histogram);
-	page_print(page, "}\n");
+	    report->lateness_ns_sum, report->stats.lateness_ns_max);
+	for (k = 0; k < ELEMENTS; k++)
+		page_print(
+		    page, "%c%" PRIu64, k == 0 ? '[' : ',', histogram[k]);
+	page_print(page, "]}\n");
 }
 
 int
 hwt_stats_write(const struct hwt *timer, FILE *file, enum hwt_format format)
 {
-	struct timer_report of = {.report = {.page = {.file = file},
-				      .figure = figures,
-				      .figures = FIGURES,
-				      .stats = &of.stats,
-				      .kind = "timer",
-				      .heads = format == HWT_PROMETHEUS}};
-	char name[LABEL_BYTES];
-	int error = hwt_read_stats(timer, &of.stats);
+	struct report report = {
+	    .page = {.file = file}, .heads = format == HWT_PROMETHEUS};
+	int error = hwt_read_stats(timer, &report.stats);
 
 	if (error != 0)
 		return error;
 	if (file == NULL || format < HWT_PROMETHEUS ||
 	    format > HWT_PROMETHEUS_SAMPLES)
 		return -EINVAL;
-	quote_name(name, timer->life.thread_name);
-	of.report.name = name;
-	of.report.serial = timer->serial;
-	of.lateness_ns_sum = a64_load_relaxed(&timer->worker.lateness_sum);
+	quote_name(report.name, timer->life.thread_name);
+	report.serial = timer->serial;
+	report.lateness_ns_sum = a64_load_relaxed(&timer->worker.lateness_sum);
 	if (format == HWT_JSON)
-		write_json(&of);
+		write_json(&report);
 	else
-		write_prometheus(&of);
-	return page_end(&of.report.page);
+		write_prometheus(&report);
+	return page_end(&report.page);
 }
