@@ -1,45 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The atomic operations that hwt uses, each with its order in its name.
- *
- * There are no free-standing fences: no code relies on an order that is not in
- * the name of an operation. Three back ends, chosen at compile time:
+ * The atomic operations that hwt uses, each with its order in its name. No code
+ * relies on an order that is not in the name of an operation: there are no
+ * free-standing fences. Three back ends, chosen at compile time:
  *
  *   ConcurrencyKit  the default. ck_pr's operations imply no order beyond the
- *                   machine's; the fences that add it stand beside them here.
- *                   On x86-64 they emit no instruction; on aarch64 each is a
- *                   full one (dmb), so that acquire and release around an
- *                   operation also make it seq. (ck_pr_fence_atomic is not
- *                   enough: there it orders stores alone.)
- *   HWT_ATOMIC_C11  the same operations in C11, where <ck_pr.h> is missing, on
- *                   machines other than these two, and for ThreadSanitizer,
- *                   which understands neither inline assembly nor fences. C11
- *                   has 16-byte operations only as calls of libatomic. Where
- *                   the compiler has a compare-and-swap of 16 bytes (x86-64:
- *                   cmpxchg16b; aarch64: casp or ldxp and stxp, chosen at run
- *                   time) that is inlined instead, unless HWT_ATOMIC_WIDE is
- *                   defined, as it is for ThreadSanitizer, which must see
- *                   these accesses.
+ *                   machine's; the fences beside them add it. On x86-64 these
+ *                   emit no instruction; on aarch64 each is a full one (dmb),
+ *                   so that acquire and release around an operation also make
+ *                   it seq. (ck_pr_fence_atomic orders stores alone there.)
+ *   HWT_ATOMIC_C11  where <ck_pr.h> is missing, on machines other than these
+ *                   two, and for ThreadSanitizer, which understands neither
+ *                   inline assembly nor fences. C11 has 16-byte operations only
+ *                   as calls of libatomic, which take a lock where the compiler
+ *                   inlines none: then the library does not compile. (x86-64:
+ *                   cmpxchg16b; aarch64: casp, or ldxp and stxp, chosen at run
+ *                   time.) HWT_ATOMIC_WIDE, as ThreadSanitizer must see these
+ *                   accesses: libatomic's.
  *   HWT_ATOMIC_MODEL  the name of a header that defines all of them, for a
- *                   program that explores interleavings: each load, store and
- *                   read-modify-write of the default back end on x86-64 is a
- *                   step there, and each plain store may be delayed. That
- *                   header also makes small what is in #ifndef elsewhere.
+ *                   program that explores interleavings: test/sim/atomic.h,
+ *                   which also makes small what is in #ifndef elsewhere.
  *
  * Orders: relaxed, acquire, release and seq are C11's. Every read-modify-write
  * is seq if it succeeds. Only an edge of the form "store, then load" needs seq:
  * each of the two threads uses a ..._seq operation and then a ..._load_seq. On
  * x86-64 a locked instruction is a full fence, so a64_load_seq after it is a
- * plain load; a64_store_seq is the only plain store that needs a fence
- * instruction. a64_swap_full orders all before it against all after it, also
- * what is in no operation of this file: where one of the two accesses of an
- * edge "store, then load" is the user's.
+ * plain load; a64_store_seq is the only store that needs a fence instruction.
  *
- * pair: two words that change together (16 bytes). word has the state of a
- * record. pair_cas compares and sets both; pair_cas_word compares and sets word
- * and leaves the deadline as it is. A pair_load may return a word and the
- * deadline of a later write: use pair_cas on its result, which fails then, or
- * see entry_resolve and hwt_remaining.
+ * pair: two words that change together (16 bytes): the word of a record, with
+ * its state, and the deadline. pair_cas compares and sets both; pair_cas_word
+ * compares and sets word and leaves the deadline as it is. A pair_load may
+ * return a word and the deadline of a later write: use pair_cas on its result,
+ * which fails then, or see entry_resolve and hwt_remaining.
  *
  * WEAK MEMORY. Why each edge holds on aarch64, where a processor may reorder
  * loads and stores unless an instruction forbids it, but a store becomes
@@ -50,7 +42,6 @@
  *   store_release   dmb ish; str                     stlr
  *   load_seq        dmb ish; ldr; dmb ish            ldar
  *   store_seq       dmb ish; str; dmb ish            stlr
- *   swap_full       dmb ish; ldxr, stxr; dmb ish     swpal; dmb ish
  *   add swap or     dmb ish; ldxr, stxr; dmb ish     ldaddal swpal ldsetal
  *   and cas                                          ldclral casal, or
  *                                                    ldaxr, stlxr
@@ -66,26 +57,24 @@
  *   reader loads the flag and reads the data. Forbidden: the new flag with the
  *   old data. A fence stands between the two on either side, or the flag is
  *   stored by stlr and loaded by ldar. The edges slab and chunks (an entry of a
- *   table; limit is stored after the entry, and committed after the words of
- *   the page's records), gate, epoch, handing (dispatching_to is stored before
- *   the word becomes HANDED, and whoever reads that word reads dispatching_to
- *   after it), counted (ended is loaded before accepted), sleep (wake_sequence
- *   is loaded before announced_sequence is stored; whoever loads that then
- *   increments wake_sequence) and reused (arg is stored after the word became
- *   FREE; whoever reads that arg then reads a later word).
+ *   table; limit is stored after the entry, committed after the words of the
+ *   page's records), gate, epoch, handing (dispatching_to is stored before the
+ *   word becomes HANDED, and read after that word), counted (ended is loaded
+ *   before accepted), sleep (wake_sequence is loaded before announced_sequence
+ *   is stored; whoever loads that then increments wake_sequence) and reused
+ *   (arg is stored after the word became FREE; whoever reads that arg then
+ *   reads a later word).
  *
  *   Handing on, several writers. The same, but the flag is changed by
- *   read-modify-writes, and whoever takes something does so by one that
- *   succeeds. It has fences on both sides, and so the taker sees what all
- *   earlier changes of the flag released. The edges word (a record's), free (a
- *   word of free_bits, changed by an addition, taken by a swap or a
- *   compare-and-swap), permits, called (wake_sequence, which the futex
- *   compares again; with HWT_MANUAL wake_before), shared, stack and pool.
- *   owned: a plain release store, then a compare-and-swap. dispatched: each
- *   thread has its own count, or adds to one of several, where each addition
- *   hands on what those before it released; hwt_destroy loads all with
- *   acquire, and then the worker's, which is stored before the word becomes
- *   HANDED.
+ *   read-modify-writes, with fences on both sides: whoever takes something by
+ *   one that succeeds sees what all earlier changes of the flag released. The
+ *   edges word (a record's), free (a word of free_bits), permits, called
+ *   (wake_sequence, which the futex compares again; with HWT_MANUAL
+ *   wake_before), shared, stack and pool. owned: a plain release store, then a
+ *   compare-and-swap. dispatched: each thread has its own count, or adds to one
+ *   of several, where each addition hands on what those before it released;
+ *   hwt_destroy loads all with acquire, and then the worker's, which is stored
+ *   before the word becomes HANDED.
  *   In word, a stale handle may find a page that was released to the system,
  *   whose 0 is the kernel's, and no release pairs with that acquire. It sees
  *   what the task wrote all the same: the worker has acquired all records of
@@ -98,12 +87,11 @@
  *   value. Each has a full fence in between, or an stlr or stlxr and then an
  *   ldar. In closed, the sweep so reads limit, committed and each word. In
  *   queue, set and asleep there may be a third thread: the one that set the
- *   bit, or raised the urgency, which a pusher finds so. A pusher that has read
- *   it knows that the store is visible to all. So a worker that misses it
- *   afterwards has cleared it after the pusher read it, and then reads what is
- *   below it, in the end the pusher's word; or it has read it before the pusher
- *   did, and then the pusher reads the wake_before that the worker stored
- *   before that.
+ *   bit, or raised the urgency, which a pusher finds so. That store is then
+ *   visible to all. So a worker that misses it afterwards has cleared it after
+ *   the pusher read it, and then reads what is below it, in the end the
+ *   pusher's word; or it has read it before the pusher did, and then the pusher
+ *   reads the wake_before that the worker stored before that.
  *
  * The pair on aarch64. A load or store of 8 bytes is whole, and so is an ldxp
  * whose stxp succeeds, or a casp. An ldxp that finds another value may return
@@ -115,17 +103,14 @@
  * and hwt_remaining finds another word when it reads it again, since the word
  * became FREE before the deadline was written.
  *
- * OTHER MACHINES. The C11 back end stands on C11's memory model alone: each
- * edge has the orders that are named above. Where the compiler has no 16-byte
- * compare-and-swap that is inlined, the library does not compile: libatomic
- * would take a lock.
+ * Other machines use C11's memory model alone: each edge has the orders that
+ * are named above.
  */
 #ifndef HWT_ATOMIC_H
 #define HWT_ATOMIC_H
 
-/* State and deadline of a record, 16 bytes, change at once. i386 and armhf have
- * that for 8 bytes: a lock would have to do it, and hwt would be neither
- * lock-free nor safe after a fork. */
+/* i386 and armhf compare and swap 8 bytes: with a lock for 16, hwt would be
+ * neither lock-free nor safe after a fork. */
 #if __SIZEOF_POINTER__ != 8
 #error "hwt needs a 64-bit machine"
 #endif
@@ -152,10 +137,8 @@ struct pair_value {
 #if !defined(HWT_ATOMIC_C11) && !defined(HWT_ATOMIC_MODEL)
 #if defined(HWT_ATOMIC_WIDE) || (!defined(__x86_64__) && !defined(__aarch64__))
 #define HWT_ATOMIC_C11
-#elif defined(__has_include)
-#if !__has_include(<ck_pr.h>)
+#elif !__has_include(<ck_pr.h>)
 #define HWT_ATOMIC_C11
-#endif
 #endif
 #endif
 
@@ -178,19 +161,6 @@ typedef _Atomic(uint64_t) a64_t;
 #define a64_store_seq(p, value) atomic_store_explicit(p, value, A_SEQ)
 #define a64_add_seq(p, value) atomic_fetch_add_explicit(p, value, A_SEQ)
 #define a64_swap_seq(p, value) atomic_exchange_explicit(p, value, A_SEQ)
-/* A locked instruction orders all on x86-64. */
-#ifdef __x86_64__
-#define a64_swap_full(p, value) a64_swap_seq(p, value)
-#else
-static inline uint64_t
-a64_swap_full(a64_t *p, uint64_t value)
-{
-	uint64_t old = a64_swap_seq(p, value);
-
-	atomic_thread_fence(A_SEQ);
-	return old;
-}
-#endif
 #define a64_or_seq(p, bits) (void)atomic_fetch_or_explicit(p, bits, A_SEQ)
 #define a64_and_seq(p, bits) (void)atomic_fetch_and_explicit(p, bits, A_SEQ)
 
@@ -243,8 +213,7 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 
 #else
 
-/* All accesses are 16 bytes wide here: a checker that emulates them with a
- * lock would not see narrower ones. */
+/* A checker that emulates these with a lock would not see narrower accesses. */
 typedef _Atomic(struct pair_value) pair_t;
 
 static inline struct pair_value
@@ -333,73 +302,38 @@ typedef struct {
 
 #define PAIR_OF_HALVES
 
-static inline uint64_t
-a64_load_relaxed(const a64_t *p)
-{
-	return ck_pr_load_64(p);
-}
-
-static inline uint64_t
-a64_load_acquire(const a64_t *p)
-{
-	uint64_t value = ck_pr_load_64(p);
-
-	ck_pr_fence_acquire();
-	return value;
-}
-
-static inline uint64_t
-a64_load_seq(const a64_t *p)
-{
-	uint64_t value;
-
-	ck_pr_fence_atomic_load();
-	value = ck_pr_load_64(p);
-	ck_pr_fence_acquire();
-	return value;
-}
-
-static inline void
-a64_store_relaxed(a64_t *p, uint64_t value)
-{
-	ck_pr_store_64(p, value);
-}
-
-static inline void
-a64_store_release(a64_t *p, uint64_t value)
-{
-	ck_pr_fence_release();
-	ck_pr_store_64(p, value);
-}
-
-static inline void
-a64_store_seq(a64_t *p, uint64_t value)
-{
-	ck_pr_fence_release();
-	ck_pr_store_64(p, value);
-	ck_pr_fence_memory();
-}
-
-/* A read-modify-write is seq, whatever it finds. */
-#define FENCED(type, name, operation, ...)   \
-	static inline type name(__VA_ARGS__) \
-	{                                    \
-		type result;                 \
-                                             \
-		ck_pr_fence_release();       \
-		result = operation;          \
-		ck_pr_fence_acquire();       \
-		return result;               \
+#define ATOMIC(type, name, before, operation, after, ...) \
+	static inline type name(__VA_ARGS__)              \
+	{                                                 \
+		type result;                              \
+                                                          \
+		before;                                   \
+		result = operation;                       \
+		after;                                    \
+		return result;                            \
 	}
+#define ATOMIC_LOAD(name, before, after) \
+	ATOMIC(uint64_t, name, before, ck_pr_load_64(p), after, const a64_t *p)
+#define ATOMIC_STORE(name, before, after)                                     \
+	ATOMIC(int, name, before, (ck_pr_store_64(p, n), 0), after, a64_t *p, \
+	    uint64_t n)
+/* A read-modify-write is seq, whatever it finds. */
+#define ATOMIC_MODIFY(type, name, operation, ...)            \
+	ATOMIC(type, name, ck_pr_fence_release(), operation, \
+	    ck_pr_fence_acquire(), a64_t *p, __VA_ARGS__)
 
-FENCED(uint64_t, a64_add_seq, ck_pr_faa_64(p, n), a64_t *p, uint64_t n)
-FENCED(uint64_t, a64_swap_seq, ck_pr_fas_64(p, n), a64_t *p, uint64_t n)
-FENCED(int, a64_or_seq, (ck_pr_or_64(p, bits), 0), a64_t *p, uint64_t bits)
-FENCED(int, a64_and_seq, (ck_pr_and_64(p, bits), 0), a64_t *p, uint64_t bits)
-FENCED(bool, a64_cas_seq, ck_pr_cas_64(p, old, value), a64_t *p, uint64_t old,
+ATOMIC_LOAD(a64_load_relaxed, , )
+ATOMIC_LOAD(a64_load_acquire, , ck_pr_fence_acquire())
+ATOMIC_LOAD(a64_load_seq, ck_pr_fence_atomic_load(), ck_pr_fence_acquire())
+ATOMIC_STORE(a64_store_relaxed, , )
+ATOMIC_STORE(a64_store_release, ck_pr_fence_release(), )
+ATOMIC_STORE(a64_store_seq, ck_pr_fence_release(), ck_pr_fence_memory())
+ATOMIC_MODIFY(uint64_t, a64_add_seq, ck_pr_faa_64(p, n), uint64_t n)
+ATOMIC_MODIFY(uint64_t, a64_swap_seq, ck_pr_fas_64(p, n), uint64_t n)
+ATOMIC_MODIFY(int, a64_or_seq, (ck_pr_or_64(p, bits), 0), uint64_t bits)
+ATOMIC_MODIFY(int, a64_and_seq, (ck_pr_and_64(p, bits), 0), uint64_t bits)
+ATOMIC_MODIFY(bool, a64_cas_seq, ck_pr_cas_64(p, old, value), uint64_t old,
     uint64_t value)
-
-#define a64_swap_full(p, value) a64_swap_seq(p, value)
 
 static inline bool
 pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
@@ -459,7 +393,6 @@ pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 	return a64_cas_seq(&p->half[0], old, value);
 }
 
-/* For the owner of a FREE record: no other thread changes its deadline. */
 static inline bool
 pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 {
@@ -469,14 +402,10 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 
 #endif
 
-/*
- * ThreadSanitizer sees nothing of a library that was not compiled for it, and
- * so would report what users' code on either side of the library shares. The
- * edges that users' data crosses are annotated for its runtime, where a program
- * has one; otherwise these symbols are 0. The address is any that both sides
- * know: releases of one add up. What was compiled for ThreadSanitizer is
- * watched itself, and not annotated.
- */
+/* ThreadSanitizer sees nothing of a library that was not compiled for it. So
+ * the edges that users' data crosses are annotated for its runtime, where a
+ * program has one; otherwise these symbols are 0. The address is any that both
+ * sides know: releases of one add up. */
 #if defined(HWT_ATOMIC_WIDE) || defined(HWT_ATOMIC_MODEL) || \
     defined(HWT_TELLS_NOTHING) || defined(__APPLE__)
 
@@ -518,8 +447,8 @@ tsan_acquire(const void *address)
 #define APART _Alignas(CACHE_LINE)
 #endif
 
-/* Asks for the cache line of what is about to be read and then changed, to
- * change it: where another core has it, it moves once and not twice. */
+/* Asks for the cache line of what is about to be read and then changed: where
+ * another core has it, it moves once and not twice. */
 static inline void
 take_line(const volatile void *p)
 {

@@ -6,8 +6,7 @@
  * timeout. CLOCK_MONOTONIC_COARSE lags, which would make tasks early. On x86-64
  * the time stamp counter can be read in less than half the time, and if it is
  * the kernel's clock source ("tsc"), it is the same clock in other units. So
- * each thread takes a sample of both and extrapolates by the counter for 4 us:
- * a busy thread makes a hundred calls in that time, and others need no speed.
+ * each thread takes a sample of both and extrapolates by the counter for 4 us.
  *
  * NEVER BEHIND. From the sample on, the counter is converted a quarter too
  * fast. The kernel lets the clock be slewed by a tenth at most, so that its
@@ -15,11 +14,10 @@
  * and the measurement's own error is a hundredth at most: it goes over 1 to 10
  * ms between readings that took less than 2 us each, and counts when a second
  * one agrees and it is what a processor's counter can be. (A suspend, in which
- * the clock stands and the counter may not, spoils one of two.) The counter is
- * read before the clock when a sample is taken, so that the sample is not
- * behind either. CLOCK_MARGIN_NS allows for a processor that reads the counter
- * some instructions early. So a deadline may be up to 3 us later than it would
- * be, and never earlier.
+ * the clock stands and the counter may not, spoils one of two.) A sample is not
+ * behind either: its counter is read before its clock. CLOCK_MARGIN_NS allows
+ * for a processor that reads the counter some instructions early. So a deadline
+ * may be up to 3 us later than it would be, and never earlier.
  *
  * If a new sample shows that the last one led to a time that is behind, the
  * counter is unreliable, and is not used again in this process.

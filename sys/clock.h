@@ -18,8 +18,7 @@ struct clock_sample {
 	uint64_t last_returned_ns;
 };
 
-/* hwt_create has read the clock. If it fails later, the promises cannot be
- * kept: writes a message and aborts. */
+/* If the clock fails after hwt_create has read it: aborts, with a message. */
 _Noreturn void clock_failed(void);
 
 static inline uint64_t
@@ -44,8 +43,8 @@ void clock_prepare(void);
 
 #define CLOCK_MARGIN_NS 100u
 
-/* Read by each call that needs the time. Alone in its line: otherwise the
- * linker could put beside it what a program's threads write. */
+/* Alone in its line: otherwise the linker could put beside it what a program's
+ * threads write. */
 struct clock_rate {
 	/* Nanoseconds per tick of the counter, times 2^32, a quarter too fast;
 	 * 0: the counter is not used, or its rate is not known yet. */

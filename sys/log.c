@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages on stderr.
+ * Messages on stderr. The C library's dprintf would link a FILE on the caller's
+ * stack into a list that exit walks: in a child that is forked meanwhile, the
+ * stack is used again.
  *
- * A message is formatted on the caller's stack and written by one write. The
- * C library's dprintf would link a FILE on that stack into a list that exit
- * walks: in a child that is forked meanwhile, the stack is used again.
- *
- * A worker must not wait for whoever reads stderr. So poll is asked first. A
- * pipe that it calls writable takes PIPE_BUF bytes at once, and so do other
- * files, as far as they can be asked. (Several writers of one pipe can be told
- * so at the same time, and all but one then wait.) What cannot be written is
- * dropped and counted, and the next message that can be written says how many
- * there were.
+ * A worker must not wait for whoever reads stderr. So poll is asked first: a
+ * pipe that it calls writable takes PIPE_BUF bytes at once. (Several writers of
+ * one pipe can be told so at the same time, and all but one then wait.) What
+ * cannot be written is dropped and counted.
  */
 #include <inttypes.h>
 #include <limits.h>

@@ -4,7 +4,7 @@
 #define HWT_LOG_H
 
 /* Writes "hwt: ", the message and a newline to stderr, or drops the message if
- * that would wait. Any thread, also in a child of a fork. */
+ * that would wait. Any thread. */
 void log_stderr(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Waiting for another thread where there is no word to sleep on; also of the
- * modules.
- */
+/* Waiting for another thread where there is no word to sleep on. */
 #ifndef HWT_PAUSE_H
 #define HWT_PAUSE_H
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Static probes, for bpftrace, perf, SystemTap and gdb: each is one nop and a
- * note in the object file that says where its arguments are. They are in a
- * library that was built with HWT_PROBES and <sys/sdt.h> (Debian:
- * systemtap-sdt-dev): tools/probe defines it if that header is there. The
- * provider is hwt; tools/hwt.bt is an example of their use. A module may have
- * probes of its own, with PROBE_OF.
+ * note in the object file that says where its arguments are. They need
+ * HWT_PROBES, which tools/probe defines if <sys/sdt.h> is there (Debian:
+ * systemtap-sdt-dev). The provider is hwt; tools/hwt.bt uses them.
  *
  * timer is an address; timeout is a handle's id, whose low 28 bits are the
  * number of its record; times are of the timer's clock, in ns.
@@ -22,14 +20,13 @@
  *   sleep       timer, until_ns
  *   wake        timer
  *
- * schedule comes before the worker can see the timeout, and so before its other
- * probes; if stop wins a race, the call is refused after it. cancel and
- * reschedule come when the call has won. place: the wheel has got an entry for
- * the record. expire: the timeout is about to be started or handed over; its
- * lateness is now_ns - deadline_ns. task_begin and task_end come on the thread
- * that runs the task; slow_task on the worker, after a task or an execute that
- * took longer than slow_task_ns. sleep and wake: the worker's; until_ns is
- * HWT_NEVER without a deadline.
+ * schedule comes before the worker can see the timeout; if stop wins a race,
+ * the call is refused after it. cancel and reschedule come when the call has
+ * won. place: the wheel has got an entry for the record. expire: the timeout is
+ * about to be started or handed over; its lateness is now_ns - deadline_ns.
+ * task_begin and task_end come on the thread that runs the task; slow_task on
+ * the worker, after a task or an execute that took longer than slow_task_ns.
+ * until_ns is HWT_NEVER without a deadline.
  */
 #ifndef HWT_PROBE_H
 #define HWT_PROBE_H

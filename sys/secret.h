@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Secrets, and a keyed hash: whoever knows hashes but not the secret cannot
- * compute others, nor choose inputs whose hashes are alike.
- *
- * The hash is SipHash-1-3 (Aumasson and Bernstein, 2012) of two words.
+ * Secrets, and a keyed hash for modules, SipHash-1-3 (Aumasson and Bernstein,
+ * 2012): whoever knows hashes but not the secret cannot compute others, nor
+ * choose inputs whose hashes are alike.
  */
 #ifndef HWT_SECRET_H
 #define HWT_SECRET_H
@@ -70,17 +69,6 @@ secret_end(uint64_t v[4], uint64_t last)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-static inline uint64_t
-secret_hash(const struct secret *secret, uint64_t a, uint64_t b)
-{
-	uint64_t v[4];
-
-	secret_begin(secret, v);
-	secret_absorb(v, a);
-	secret_absorb(v, b);
-	return secret_end(v, UINT64_C(16) << 56);
-}
-
 #ifdef __linux__
 
 /* Where getrandom gives nothing, since a sandbox refuses it or the system has
@@ -93,17 +81,18 @@ secret_derive(struct secret *secret)
 	const unsigned char *given =
 	    (const unsigned char *)(uintptr_t)getauxval(AT_RANDOM);
 	struct secret of_process = {{0, 0}};
-	uint64_t at = (uintptr_t)secret;
 	struct timespec now = {0, 0};
-	uint64_t now_ns;
+	uint64_t v[4];
 	unsigned i;
 
 	for (i = 0; given != NULL && i < 16; i++)
 		of_process.word[i / 8] |= (uint64_t)given[i] << i % 8 * 8;
 	(void)clock_gettime(CLOCK_REALTIME, &now);
-	now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	secret->word[0] = secret_hash(&of_process, now_ns, at);
-	secret->word[1] = secret_hash(&of_process, now_ns, ~at);
+	secret_begin(&of_process, v);
+	secret_absorb(
+	    v, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+	secret->word[0] = secret_end(v, (uintptr_t)secret);
+	secret->word[1] = secret_end(v, 1);
 }
 
 /* Never waits: a server may start before the system has collected enough

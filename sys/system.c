@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * System calls that several systems have; system_*.c have those that each has
- * for itself.
- *
- * Memory is mapped without reserving swap: tables and arenas are mapped for the
- * most that there can be, and cost only what is touched.
+ * System calls that several systems have. Memory is mapped without reserving
+ * swap: tables and arenas are mapped for the most that there can be, and cost
+ * only what is touched.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

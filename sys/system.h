@@ -25,8 +25,7 @@ system_timespec(uint64_t ns)
  * memory. */
 void *system_map(size_t bytes);
 void system_unmap(void *memory, size_t bytes);
-/* Releases the memory of whole pages, which then read as 0 and take space
- * when they are written. False: they stay as they are. */
+/* Releases the memory of whole pages, which then read as 0. False: not so. */
 bool system_release(void *memory, size_t bytes);
 /* Makes whole pages of static data read as 0 in each child of this process.
  * False: the system cannot. */
@@ -62,8 +61,7 @@ bool system_try_join(pthread_t thread);
 
 /* Of the calling thread. */
 void system_name_thread(const char *name);
-/* Gives the calling thread the scheduling policy, the priority and the nice
- * value of the process's main thread, as far as it has the right to. */
+/* With the policy, priority and nice value of the main thread, if it may. */
 void system_schedule_as_main(void);
 
 /* A variable of the environment; NULL, too, in a program that has more rights

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linux: what system.h asks of it and other systems have otherwise.
- *
- * Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not limit its
- * back-off to the deadline (waits were up to 78 ms too long), and one of the
- * words that hwt sleeps on is half of a record's pair. A sandbox must allow
- * futex (hwt.h). If it refuses the call all the same, a wait is a short sleep,
- * since callers check again in a loop: a safety net, no promise.
+ * Linux. Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not
+ * limit its back-off to the deadline (waits were up to 78 ms too long), and one
+ * of the words that hwt sleeps on is half of a record's pair. If a sandbox
+ * refuses futex, against hwt(7), a wait is a short sleep, since callers check
+ * again in a loop, and needs no wake-up.
  */
 #ifdef __linux__
 #define _GNU_SOURCE
@@ -56,8 +54,6 @@ futex_wait(const void *word, uint32_t value, uint64_t until_ns)
 		pause_shortly();
 }
 
-/* Where futex is refused, against hwt.h, futex_wait is a short sleep that needs
- * no wake-up. */
 void
 futex_wake(const void *word, int count)
 {
@@ -77,8 +73,8 @@ system_name_thread(const char *name)
 	(void)pthread_setname_np(pthread_self(), name);
 }
 
-/* The structures and the calls have no place in the C library: struct
- * sched_attr is 48 bytes, and begins with its size, which the kernel sets. */
+/* The C library has no struct sched_attr: 48 bytes that begin with their size,
+ * which the kernel sets. */
 void
 system_schedule_as_main(void)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which arguments are valid: what the library and its modules ask alike.
- */
+/* Which arguments are valid, for the library and its modules. */
 #ifndef HWT_VALID_H
 #define HWT_VALID_H
 
@@ -32,7 +30,7 @@ words_are_zero(const uint64_t *words, size_t bytes)
 #define RESERVED_IS_ZERO(of) \
 	words_are_zero((of)->reserved, sizeof((of)->reserved))
 
-/* Of what is told of by name. The last one is 0. */
+/* Size of a name, with its NUL. */
 #define NAME_BYTES 16
 
 /* NULL: it has none. */
@@ -51,8 +49,7 @@ name_copy(char to[NAME_BYTES], const char *name, const char *usual)
 	memcpy(to, name, strnlen(name, NAME_BYTES - 1));
 }
 
-/* In a child process of the one that made it. For modules: clang says that the
- * library as one file does not use it. */
+/* In a child process of the one that made it. Used by modules alone. */
 __attribute__((unused)) static inline bool
 timer_is_foreign(struct hwt *timer)
 {

@@ -109,7 +109,6 @@ SIM_MODIFY(a64_swap_seq, value)
 SIM_MODIFY(a64_or_seq, old | value)
 SIM_MODIFY(a64_and_seq, old &value)
 
-#define a64_swap_full(p, value) a64_swap_seq(p, value)
 
 #define SIM_CAS(name, order)                                            \
 	static inline bool name(a64_t *p, uint64_t old, uint64_t value) \
