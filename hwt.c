@@ -6,9 +6,7 @@
  * publishes its word by a compare-and-swap, and pushes its index, unless the
  * record has an entry in time for that deadline. CANCELLING is a
  * compare-and-swap; it returns the record to the cache at once, and leaves its
- * bit in the queue and its entry in the wheel. So a timeout that is cancelled
- * within a tick costs the worker at most one read of a word, and the next one
- * that uses the record often nothing.
+ * bit in the queue and its entry in the wheel.
  *
  * Interleavings between callers:
  *
@@ -20,7 +18,7 @@
  *   touch against all           a reschedule; if that finds that the timeout
  *                               has ended, a new one; if it is an executor's or
  *                               running, a new one, and then a cancel of the
- *                               old one. In between, that can only go on to its
+ *                               old one, which meanwhile can only go on to its
  *                               end.
  *   reschedule twice            the last swap determines the deadline. Each
  *                               call that leaves the record without HAS_ENTRY
@@ -28,13 +26,11 @@
  *   stale handle against reuse  the compare-and-swap compares the generation:
  *                               it fails if the record was freed since its
  *                               word was read.
- *   schedule against stop       stop closes the gate, waits for the worker's
- *                               end, and then sweeps the records. Published
- *                               before the sweep reads the record: it is in
- *                               stop's list, and the call returns 0. After: the
- *                               call finds the gate closed, and retracts what
- *                               is still NEW. A periodic one that has run may
- *                               be PENDING again: that is accepted.
+ *   schedule against stop       see core/lifecycle.c, STOPPING. A call that is
+ *                               in stop's list returns 0; one that finds the
+ *                               gate closed retracts what is still NEW. A
+ *                               periodic one that has run may be PENDING again:
+ *                               that is accepted.
  *
  * EDGES
  *   E:gate      the worker's thread and all before it, and what hwt_stop did
@@ -94,8 +90,7 @@ now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 	    clock_is_at_hand(&thread_state.sample, now_ns);
 }
 
-/* The deadline of a delay from now. False: the fast path has no clock reading;
- * use deadline_after. */
+/* The deadline of a delay from now. False: use deadline_after. */
 static inline bool
 deadline_is_at_hand(
     const struct hwt *timer, uint64_t delay_ns, uint64_t *deadline_ns)
@@ -158,12 +153,11 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
 	return 0;
 }
 
-/* Publishes a record that is filled in. The handle is written before that. From
- * then on the caller does not own the record. 0, or -ESHUTDOWN and nothing has
- * changed. flags go into the word. pair_publish writes the deadline before the
- * word: that is harmless, since the word is FREE and the worker ignores the
- * deadline of a FREE record. The timeout is counted before the worker is woken:
- * a wake callback may use other timers, and this thread may lose its cache. */
+/* Publishes a record that is filled in, which the caller does not own from then
+ * on. 0, or -ESHUTDOWN and nothing has changed. pair_publish writes the
+ * deadline before the word: the worker ignores the deadline of a FREE record.
+ * The timeout is counted before the worker is woken: a wake callback may use
+ * other timers, and this thread may lose its cache. */
 static ALWAYS_INLINE int
 timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
     uint64_t flags, uint64_t deadline_ns, hwt_timeout *handle)
@@ -247,8 +241,7 @@ schedule_after(struct hwt *timer, const struct hwt_executor *executor,
 	    deadline_after(timer, delay_ns), 0);
 }
 
-/* Nothing to wait for, allocate, count or annotate: there is a free record in
- * the thread's own cache. */
+/* Nothing to wait for, allocate, count or annotate. */
 static ALWAYS_INLINE bool
 fast_path_is_open(const struct hwt *timer, const struct cache *cache)
 {
@@ -474,8 +467,8 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
 }
 
 /*
- * Waits until the run has ended, which has WAITED set. No later run of the same
- * timeout can begin: a one-shot timeout has none, and a periodic one is ENDING.
+ * Waits until the run has ended, which has WAITED set; no later one can begin,
+ * since a periodic timeout is ENDING.
  *
  *        caller                          run_ended
  *        ------                          ---------

@@ -34,7 +34,7 @@
  *       -EINPROGRESS: it may be using arg now. -ENOENT: it has ended.
  *   hwt_cancel_wait(timer, timeout)
  *       The same, but it waits for a running task: call it before you free
- *       arg. It cannot be called from that very task.
+ *       arg, not from that very task.
  *   hwt_stop(timer, NULL)
  *       When it returns 0, no task runs in the timer's thread, and none will.
  *       With a list instead of NULL, you get what was still pending.
@@ -235,7 +235,7 @@ struct hwt_options {
 	uint64_t reserved[8];
 };
 
-/* One unprocessed timeout, filled in by hwt_unprocessed_next. */
+/* Filled in by hwt_unprocessed_next. */
 struct hwt_timeout_info {
 	hwt_timeout timeout;
 	hwt_task *task;
@@ -316,8 +316,8 @@ int hwt_stop_within(
 bool hwt_unprocessed_next(
     struct hwt_unprocessed *unprocessed, struct hwt_timeout_info *info);
 
-/* Frees the timer. First stop it and end its executors. No other call on the
- * timer may be under way, and none may follow. [any]
+/* Frees the timer, after stop and the end of its executors. No other call on
+ * the timer may be under way, and none may follow. [any]
  * -EBUSY  not stopped, or an executor still holds timeouts of it, including
  *         cancelled ones: hwt_run must be called for each of them
  * -EPERM  the shared timer */
@@ -344,9 +344,8 @@ HWT_MUST_CHECK
 int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
 
-/* Reads the timer's clock: CLOCK_MONOTONIC, or that of a manual timer. Read it
- * once per iteration of an event loop, and add delays: calls with a deadline
- * read none. [any][cb]. On failure *now_ns does not change. */
+/* Reads the timer's clock. Do so once per iteration of an event loop, and add
+ * delays: calls with a deadline read none. [any][cb]. */
 int hwt_now(const struct hwt *timer, uint64_t *now_ns);
 
 /* As hwt_new_timeout_on, but the task runs at deadline_ns on the timer's clock,
@@ -421,14 +420,13 @@ HWT_MUST_CHECK
 int hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
     hwt_timeout *timeout, hwt_task *task, void *arg, uint64_t delay_ns);
 
-/* What hwt_state returns for a live timeout. More may be added. */
 #define HWT_STATE_PENDING 1 /* in the timer; its task has not started */
 #define HWT_STATE_HANDED_OVER 2 /* an executor holds it */
 #define HWT_STATE_RUNNING 3 /* its task is running */
 
-/* Returns where a timeout is: HWT_STATE_PENDING, HWT_STATE_HANDED_OVER or
- * HWT_STATE_RUNNING, all positive. *arg becomes its arg, without owning it; arg
- * may be NULL. The state can change before the call returns.
+/* Returns one of these for a live timeout; more may be added, all positive.
+ * *arg becomes its arg, without owning it; arg may be NULL. The state can
+ * change before the call returns.
  * [any][cb]. Lock-free. On failure *arg does not change.
  * -ENOENT  it has ended, was cancelled or returned by stop, or never existed */
 int hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg);
@@ -520,7 +518,7 @@ int hwt_pool_destroy(struct hwt_pool *pool);
 /* An executor for an event loop; one mailbox per loop. */
 struct hwt_mailbox;
 
-/* Makes a mailbox. It never refuses a timeout. [any][cb].
+/* It never refuses a timeout. [any][cb].
  * -EMFILE, -ENFILE, -ENOMEM  no file descriptor left, or no memory */
 HWT_MUST_CHECK
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);

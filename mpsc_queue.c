@@ -5,25 +5,22 @@
  * One bit for each record says that the worker has to look at it. With the bits
  * of each page there is the page's URGENCY: the earliest deadline that was
  * pushed, as a number that is greater the earlier it is, and 0 if nothing
- * waits. The urgency of a slab is the greatest of its pages'. So the worker
- * finds what is due without looking at what is not. A push sets a bit and
- * raises two urgencies, or finds that there is nothing to do, as is usual. So
+ * waits. The urgency of a slab is the greatest of its pages'. A push sets a bit
+ * and raises two urgencies, or finds that there is nothing to do, as is usual.
+ * So
  *
- *   - the queue cannot become longer than there are records, takes no memory
- *     beyond theirs, and a push neither fails nor waits;
- *   - a caller pushes whatever other threads are in the middle of: a second
- *     push of an index finds the bit set, or sets it. A thread that was
- *     descheduled in a push delays no other;
+ *   - the queue cannot become longer than there are records, and a push takes
+ *     no memory and neither fails nor waits: a thread that was descheduled in
+ *     a push delays no other, which finds the bit set, or sets it;
  *   - a million timeouts that are due in minutes do not delay one that is due
  *     now: before a turn, the worker pops the pages on which something is due
  *     by then (mpsc_pop_due), and all others in pieces between turns
- *     (mpsc_pop_any);
- *   - the worker looks at records in the order of their addresses.
+ *     (mpsc_pop_any).
  *
  * An urgency may be too great: what was pushed is cancelled or put off since,
  * or was popped before its push had raised the urgency. Then the worker looks
- * in vain, once. No urgency is less than that of a record which a completed
- * push has left in the queue.
+ * in vain, once. It is never less than that of a record which a completed push
+ * has left in the queue.
  *
  * A PASS visits each slab that is urgent enough once, from the first to the
  * last, and in it the pages that are so. What is pushed behind it waits for the
@@ -44,10 +41,8 @@
  *   E:set. If A2 comes after B1, the caller raises the urgency itself. The
  *   worker may raise it too, to what it has read: that makes it only greater.
  *
- * COST. push: three loads if there is nothing to do (mpsc_is_pushed); otherwise
- * a locked instruction for each word that changes. pop: two swaps for each
- * page. A pass reads one word for each slab, and twice one for each page of a
- * slab that it visits.
+ * COST. push: three loads if there is nothing to do (mpsc_is_pushed), or a
+ * locked instruction for each word that changes. pop: two swaps for each page.
  *
  * EDGES
  *   E:queue    the fence between changing a record's word and reading its bit,

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A set of record indexes with deadlines, which any thread pushes and one pops;
- * not a FIFO. The worker has to know which records have changed, and first
- * those that are due; in which order they changed decides nothing. A FIFO would
- * be walked to its end for the one that is due, and a record that is pushed
- * twice would need a second link, or a wait. Here a second push of an index has
- * no effect but that the earlier deadline counts. mpsc_queue.c describes how.
+ * not a FIFO: that would be walked to its end for the one that is due, and a
+ * record that is pushed twice would need a second link, or a wait. Here a
+ * second push of an index has no effect but that the earlier deadline counts.
  *
  *   mpsc_push, mpsc_is_pushed     any thread. Lock-free, take no memory, cannot
  *                                 fail
@@ -60,10 +58,9 @@ mpsc_is_pushed(
 	    a64_load_seq(&store->slab_urgency[number]) >= urgency;
 }
 
-/* Pops from the pages on which something is due at now_ns or before: all
- * records of one page that wait, as bits, and the page's first index. 0: the
- * pass has ended, and all that is due by then and was pushed before its first
- * call was popped. */
+/* Pops all records that wait on one page on which something is due at now_ns or
+ * before, as bits, and the page's first index. 0: the pass has ended, and all
+ * that is due by then and was pushed before its first call was popped. */
 uint64_t mpsc_pop_due(
     struct mpsc_queue *queue, uint64_t now_ns, uint32_t *first);
 

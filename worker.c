@@ -6,40 +6,37 @@
  *
  *   1. Read the clock. This fixes the last tick of the turn, so that tasks
  *      which take longer than their periods cannot make the turn endless.
- *   2. Take over what was pushed and is due by then: the queue tells pages that
- *      have something of the kind from those that have not.
+ *   2. Take over what was pushed and is due by then.
  *   3. Find the next tick, up to the last one, that has an entry. Empty ticks
  *      are skipped by arithmetic, after however long a stall.
  *   4. Begin it: from here on, deadlines that belong to it go to the next tick.
  *   5. Walk its entries, which removes them; each timeout that is due is run
  *      or handed over. One that was put off gets an entry at its new tick: so
- *      putting off costs the worker one insertion each time the old entry
- *      comes up.
+ *      putting off costs one insertion each time the old entry comes up.
  *   6. Repeat from 3, until no tick is left.
  *   7. Flush the worker's cache, so that records which were freed in this turn
  *      serve other threads.
  *
  * The queue is read once per turn, which loses no order: a delay of 0 counts as
- * 1 ns, and so what is scheduled with a delay after step 1 has a deadline after
- * the time read there, and belongs to no tick of this turn. A deadline on the
- * clock that has passed is due at the next boundary; that is one after this
- * turn's, too. (If the queue were read between ticks, tasks that take longer
- * than a tick and schedule passed deadlines would make turns ever longer.)
+ * 1 ns, and so what is scheduled with a delay after step 1 belongs to no tick
+ * of this turn. A deadline on the clock that has passed is due at the next
+ * boundary; that is one after this turn's, too. (If the queue were read between
+ * ticks, tasks that take longer than a tick and schedule passed deadlines would
+ * make turns ever longer.)
  *
  * After a turn the worker does one bounded piece of what can wait: it takes
  * over a part of what else was pushed, returns memory to the system, or
- * removes stale entries. Then it takes another turn. When nothing is left to
- * do, it sleeps.
+ * removes stale entries. Then it takes another turn, or sleeps if nothing is
+ * left to do.
  *
  * SLEEP. A long sleep lasts until the earliest deadline, or for ever. Before
  * it, the worker announces in wake_before which deadlines are too early for it.
  * Each thread that pushes such a deadline wakes the worker, once per sleep if
  * it has a cache of its own: nobody relies on a thread that may be descheduled
- * before its call.
- * Whatever else is pushed waits for the end of the sleep, since it is not due
- * before; but a caller that makes the queue long wakes the worker, too. A
- * worker that was woken twice within one tick sleeps to the next boundary
- * without an announcement, and needs no wake-up.
+ * before its call. Whatever else is pushed waits for the end of the sleep; but
+ * a caller that makes the queue long wakes the worker, too. A worker that was
+ * woken twice within one tick sleeps to the next boundary without an
+ * announcement, and needs no wake-up.
  *
  *        caller                               worker
  *        ------                               ------
@@ -55,9 +52,9 @@
  *   pages, which a caller raises at A2 and the worker reads at B2: no long
  *   sleep begins while there is memory to release. A caller that uses a
  *   record with HAS_ENTRY for a deadline that is not earlier neither pushes nor
- *   wakes: the wheel has an entry in time for it, and the worker sleeps at most
- *   until its first entry. A worker that removes an entry clears HAS_ENTRY
- *   before it sleeps, or finds the record PENDING and inserts another one.
+ *   wakes: the worker sleeps at most until its first entry. A worker that
+ *   removes an entry clears HAS_ENTRY before it sleeps, or finds the record
+ *   PENDING and inserts another one.
  *
  * EDGES
  *   E:asleep    see above; fence in wake_worker_if_needed, wake_manual,
@@ -77,10 +74,9 @@
  *               wrote: release in run_ended, acquire in record_word, by whoever
  *               finds another word. Every change of a word is a
  *               compare-and-swap with both orders: it hands on what all changes
- *               before it released.
- *               Annotated for ThreadSanitizer where a task or its arg
- *               passes: by tsan_release before the operation that hands on,
- *               and tsan_acquire after that which takes over, on the record.
+ *               before it released. Annotated for ThreadSanitizer on the
+ *               record: tsan_release before the operation that hands on,
+ *               tsan_acquire after that which takes over.
  *   E:handing   all that execute did: release in dispatch_end, acquire in
  *               is_handing_to, by whoever destroys an executor. A thread that
  *               cancels a HANDED timeout sees that dispatching_to is set.
@@ -109,7 +105,7 @@
  *   hand over against run     HANDED is set before execute is called, and the
  *                             count of what executors hold before that.
  *   cancel in an executor     HANDED -> REVOKED; hwt_run frees the record.
- *   stop against all          see hwt.c and core/lifecycle.c.
+ *   stop against all          see core/lifecycle.c.
  *   fork in a task            the child's copy of the worker finds that this
  *                             process does not own the timer, and ends.
  */
@@ -149,9 +145,8 @@ worker_place(struct hwt *timer, uint32_t index, uint64_t tick)
 }
 
 /* Takes over a timeout, if it is PENDING without HAS_ENTRY. If the swap fails,
- * another thread has changed the record, and pushes it if it is PENDING. For a
- * later deadline the entry is in time, too, however long that thread takes to
- * push. */
+ * another thread has changed the record, and pushes it if it is PENDING; for a
+ * later deadline the entry is in time, too, however long that takes. */
 static void
 take_record(struct hwt *timer, uint32_t index)
 {
@@ -312,11 +307,10 @@ worker_hand_over(
 
 /* Decides about a record whose entry at tick was removed by the walk. True: it
  * is due there, and *seen is its word and deadline. Otherwise a timeout that is
- * due later gets another entry, and a record that is not PENDING loses
- * HAS_ENTRY. A PENDING record keeps HAS_ENTRY meanwhile. pair_load may return a
- * deadline that was written later than the word, even that of the record's next
- * timeout. That is harmless: while HAS_ENTRY is set, deadlines only become
- * later. A caller that sets an earlier one clears HAS_ENTRY and pushes. */
+ * due later gets another entry and keeps HAS_ENTRY, and a record that is not
+ * PENDING loses it. pair_load may return a deadline that was written later than
+ * the word, even that of the record's next timeout. That is harmless: while
+ * HAS_ENTRY is set, deadlines only become later. */
 static bool
 entry_resolve(
     struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
@@ -507,7 +501,7 @@ was_woken(const struct hwt *timer)
 	return sequence != a64_load_relaxed(&timer->announced_sequence);
 }
 
-/* hwt_stop closes the gate and then increments the sequence. Whoever reads the
+/* hwt_stop closes the gate and then increments the sequence: whoever reads the
  * new sequence sees both. */
 static void
 sleep_until(struct hwt *timer, uint64_t until_ns, bool announced)

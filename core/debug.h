@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What HWT_DEBUG asks for: see observe/debug.c. The functions are NULL unless
- * it does; they are set once, as the library is loaded.
- */
+/* What HWT_DEBUG asks for: see observe/debug.c. The functions are NULL unless
+ * it does; they are set once, as the library is loaded. */
 #ifndef HWT_DEBUG_H
 #define HWT_DEBUG_H
 

@@ -10,8 +10,7 @@
  *     +-------------------^
  *
  * The thread is created with the lock held. Meanwhile other calls that start
- * wait; if the attempt fails, each of them makes one. A stop waits for it too:
- * after that there is a worker to end, or there never was.
+ * wait, and a stop; if the attempt fails, each of the former makes one.
  *
  * STOPPING, in this order and for these reasons:
  *
@@ -19,18 +18,17 @@
  *      after the task that it is running.
  *   2. Wait for the end of the worker, or of an hwt_advance.
  *   3. Sweep all records: PENDING becomes UNPROCESSED. A caller that is still
- *      in the middle of scheduling has either published before the sweep read
- *      its record, and the timeout is in the list; or it finds the gate closed,
- *      and retracts the timeout. The record's word decides: no timeout is lost,
- *      and none is both refused and in the list.
+ *      scheduling has either published before the sweep read its record, and
+ *      the timeout is in the list; or it finds the gate closed (E:closed), and
+ *      retracts the timeout. The record's word decides: no timeout is lost, and
+ *      none is both refused and in the list.
  *
  * A run in an executor that ends after 1 is the last one of its periodic
  * timeout; a run that ended before may have published the next, which 3 finds,
  * or requeue retracts.
  *
  * EDGES
- *   E:gate      drawn in hwt.c; release in attempt_start, stop_begin and
- *               stop_finish: whoever sees a later phase sees the same.
+ *   E:gate      drawn in hwt.c.
  *   E:closed    drawn in hwt.c; fences in stop_begin and record_next_used.
  *   E:dispatched  drawn in run.c; acquire in timer_dispatched.
  */
@@ -40,15 +38,12 @@
 #include <string.h>
 
 #include "core/debug.h"
-#include "sys/log.h"
 #include "core/timer.h"
 
 #define TICK_DEFAULT_NS HWT_MS(100)
 #define TICK_MIN_NS HWT_US(10)
 #define WHEEL_DEFAULT 512u
 #define WHEEL_MAX (1u << 30)
-#define MARK_LIVE UINT64_C(0x6877746c69766521)
-#define EPOCH_DESTROYED UINT64_MAX
 
 static uint32_t
 wheel_length(const struct hwt_options *options)
@@ -113,18 +108,6 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 	name_copy(timer->life.thread_name, options->thread_name, "hwt-worker");
 }
 
-/* False: no memory, and nothing is left. */
-static bool
-timer_map_tables(struct hwt *timer, uint32_t length)
-{
-	if (!record_store_create(&timer->store))
-		return false;
-	if (wheel_create(&timer->wheel, &timer->store, length))
-		return true;
-	record_store_destroy(&timer->store);
-	return false;
-}
-
 int
 hwt_create(struct hwt **timer, const struct hwt_options *options)
 {
@@ -145,10 +128,10 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 		return -ENOMEM;
 	memset(made, 0, sizeof(*made));
 	timer_set_options(made, options);
-	if (!timer_map_tables(made, wheel_length(options))) {
-		free(made);
-		return -ENOMEM;
-	}
+	if (!record_store_create(&made->store))
+		goto free_timer;
+	if (!wheel_create(&made->wheel, &made->store, wheel_length(options)))
+		goto free_store;
 	memory_add(&made->store, sizeof(*made));
 	made->store.trim_due = wake_worker_for_trim;
 	made->queue.store = &made->store;
@@ -161,10 +144,15 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	if (made->flags & HWT_MANUAL)
 		a64_store_relaxed(&made->phase, PHASE_RUNNING);
 	process_add_timer(made);
-	a64_store_relaxed(&made->mark, MARK_LIVE);
 	DEBUG_MADE("timer", made, made->epoch);
 	*timer = made;
 	return 0;
+
+free_store:
+	record_store_destroy(&made->store);
+free_timer:
+	free(made);
+	return -ENOMEM;
 }
 
 static void
@@ -173,9 +161,6 @@ timer_free(struct hwt *timer)
 	debug_destroyed(timer);
 	wheel_destroy(&timer->wheel);
 	record_store_destroy(&timer->store);
-	/* Atomic, volatile: plain stores before a free would be removed. */
-	a64_store_relaxed(&timer->mark, 0);
-	*(volatile uint64_t *)&timer->epoch = EPOCH_DESTROYED;
 	free(timer);
 }
 
@@ -252,8 +237,7 @@ sweep_record(struct record *record)
 	return true;
 }
 
-/* Step 3. Whoever publishes later finds the gate closed, also in pages that are
- * committed later. */
+/* Step 3, also for pages that are committed later. */
 static void
 stop_sweep(struct hwt *timer)
 {
@@ -270,8 +254,7 @@ stop_sweep(struct hwt *timer)
 	timer->life.unprocessed = count;
 }
 
-/* With the lock held, which is released meanwhile. The end of a turn and that
- * of a join wake it. */
+/* With the lock held, which is released meanwhile. */
 static int
 await_other_driver(struct lifecycle *life, uint64_t driver, uint64_t until_ns)
 {
@@ -433,17 +416,6 @@ hwt_unprocessed_next(
 	return true;
 }
 
-/* Freeing a timer twice would corrupt memory that was allocated since. This
- * detects it if the memory was not used again. */
-static void
-must_be_marked(const struct hwt *timer)
-{
-	if (a64_load_relaxed(&timer->mark) == MARK_LIVE)
-		return;
-	log_stderr("hwt_destroy: no timer, or destroyed before");
-	abort();
-}
-
 int
 hwt_destroy(struct hwt *timer)
 {
@@ -451,7 +423,6 @@ hwt_destroy(struct hwt *timer)
 
 	if (timer == NULL)
 		return 0;
-	must_be_marked(timer);
 	if (!process_owns(timer->epoch)) {
 		/* A child: the lock and the thread are its parent's. */
 		timer_free(timer);

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Manual timers: the thread that calls hwt_advance turns the wheel, and the
- * user sleeps. All else is as with a worker: worker.c does not depend on the
- * thread that runs it.
- */
+/* Manual timers: the thread that calls hwt_advance is the worker. */
 #include <errno.h>
 
 #include "core/timer.h"

@@ -5,33 +5,25 @@
  * FORK. The epoch is in a page that the kernel wipes in every child
  * (system_wipe_in_children); a page of the library's own data, so that it is
  * unmapped with the library, and not before. Each timer has the epoch in which
- * it was created, so that one load shows whether this process created it. A
- * child reads 0, and so owns none of them, before it has run any code of this
- * library. That covers a bare clone and a fork at any moment. If the kernel
- * cannot do so, an atfork handler clears the word; if that cannot be
- * registered, hwt_create and the like answer -ENOMEM. The first call in a child
- * that needs an epoch takes a new one, with an empty registry and a new lock:
- * the thread that held the old lock at the fork does not exist in the child.
+ * it was created. A child reads 0, and so owns none of them, also after a bare
+ * clone, and a fork at any moment. If the kernel cannot do so, an atfork
+ * handler clears the word; if that cannot be registered, hwt_create and the
+ * like answer -ENOMEM. The first call in a child that needs an epoch takes a
+ * new one, with an empty registry and a new lock: the thread that held the old
+ * lock at the fork does not exist in the child.
  *
- * REGISTRY. The live timers, in a hash table by serial: a process can have ten
- * thousand of them, and threads that end look theirs up. hwt_destroy removes
- * the timer under the lock before it frees anything. So a thread that holds the
- * lock may use the timers in the table. The lock is held for one walk through
- * it at most, or while a thread that exits returns its records. No thread waits
- * while it holds it.
+ * REGISTRY. A list of the live timers. hwt_destroy removes the timer under the
+ * lock before it frees anything: so a thread that holds the lock may use the
+ * timers in the list. No thread waits while it holds it.
  *
  * EDGES
- *
  *   E:epoch     renewing the registry and the shared timer's word, release
- *               by the store of the epoch, acquired by whoever finds it set:
- *               process_renew and process_epoch.
- *
- * Everything else here is under the registry's lock, or a count that is only
- * compared.
+ *               by the store of the epoch in process_renew, acquired by whoever
+ *               finds it set in process_epoch. All else here is under the
+ *               registry's lock, or a count that is only compared.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <string.h>
 
 #include "core/debug.h"
 #include "core/timer.h"
@@ -39,9 +31,6 @@
 #define EPOCH_NONE 0
 #define EPOCH_RENEWING 1
 #define MANY_WORKERS 64u
-#ifndef REGISTRY_CHAINS
-#define REGISTRY_CHAINS 1024u
-#endif
 
 struct debug debug;
 
@@ -49,7 +38,7 @@ struct epoch_place process_epoch_at;
 
 static struct {
 	pthread_mutex_t lock;
-	struct hwt *timers[REGISTRY_CHAINS];
+	struct hwt *first;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 a64_t process_destroyed;
@@ -70,22 +59,16 @@ process_forked(void)
 	a64_store_relaxed(&process_epoch_at.word, EPOCH_NONE);
 }
 
-/* Runs before constructors without a priority, which may create timers. The
- * atfork handler is registered only where pages cannot be wiped: it would
- * invalidate what an atfork handler of the user, registered earlier, has
- * created in the child. glibc can run this twice, if a thread calls dlopen
- * while the process exits. */
+/* Runs before constructors without a priority, which may create timers. Where
+ * pages can be wiped, the atfork handler would invalidate what one of the user,
+ * registered earlier, has created in the child. */
 __attribute__((constructor(101))) static void
 process_init(void)
 {
-	static bool done;
-
-	if (!done &&
-	    !system_wipe_in_children(
+	if (!system_wipe_in_children(
 		&process_epoch_at, sizeof(process_epoch_at)))
 		process_sees_forks =
 		    pthread_atfork(NULL, NULL, process_forked) == 0;
-	done = true;
 }
 
 static void
@@ -101,7 +84,7 @@ process_renew(void)
 		return;
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	memset(registry.timers, 0, sizeof(registry.timers));
+	registry.first = NULL;
 	/* The timers of the parent do not exist here. */
 	(void)a64_add_seq(&process_destroyed, 1);
 	a64_store_relaxed(&workers, 0);
@@ -133,8 +116,7 @@ process_lock(void)
 bool
 process_trylock(void)
 {
-	/* Without an epoch, lock and list would be those of a child's parent,
-	 * which may have freed timers since. */
+	/* Otherwise lock and list could be those of a child's parent. */
 	(void)process_epoch();
 	return pthread_mutex_trylock(&registry.lock) == 0;
 }
@@ -145,25 +127,16 @@ process_unlock(void)
 	(void)pthread_mutex_unlock(&registry.lock);
 }
 
-static struct hwt **
-chain_of(uint64_t serial)
-{
-	return &registry.timers[serial % REGISTRY_CHAINS];
-}
-
 void
 process_add_timer(struct hwt *timer)
 {
-	struct hwt **chain;
-
 	process_lock();
 	timer->serial = ++last_serial;
-	chain = chain_of(timer->serial);
-	timer->registry_next = *chain;
-	timer->registry_link = chain;
-	if (*chain != NULL)
-		(*chain)->registry_link = &timer->registry_next;
-	*chain = timer;
+	timer->registry_next = registry.first;
+	timer->registry_link = &registry.first;
+	if (registry.first != NULL)
+		registry.first->registry_link = &timer->registry_next;
+	registry.first = timer;
 	process_unlock();
 }
 
@@ -184,28 +157,7 @@ process_remove_timer(struct hwt *timer)
 const struct hwt *
 process_next_timer(const struct hwt *timer)
 {
-	struct hwt **chain = registry.timers;
-
-	if (timer != NULL) {
-		if (timer->registry_next != NULL)
-			return timer->registry_next;
-		chain = chain_of(timer->serial) + 1;
-	}
-	for (; chain < registry.timers + REGISTRY_CHAINS; chain++) {
-		if (*chain != NULL)
-			return *chain;
-	}
-	return NULL;
-}
-
-bool
-process_has_timer(uint64_t serial)
-{
-	const struct hwt *timer = *chain_of(serial);
-
-	while (timer != NULL && timer->serial != serial)
-		timer = timer->registry_next;
-	return timer != NULL;
+	return timer != NULL ? timer->registry_next : registry.first;
 }
 
 bool

@@ -22,8 +22,8 @@ struct hwt_executor;
 #endif
 #endif
 
-/* The epoch of this process: 0 in a new child until process_epoch. Read by each
- * call. Alone in its pages, which the kernel wipes in a child. */
+/* The epoch of this process: 0 in a new child until process_epoch. Alone in its
+ * pages, which the kernel wipes in a child. */
 struct epoch_place {
 	_Alignas(EPOCH_PAGE) a64_t word;
 };
@@ -50,11 +50,9 @@ void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
 /* How many timers were removed. Relaxed: whoever acts on it takes the lock. */
 extern a64_t process_destroyed;
-/* With the lock held: the timer after that one, in no order, or the first one
- * for NULL; NULL: there is none. */
+/* With the lock held: the timer after that one, or the first for NULL; NULL:
+ * there is none. */
 const struct hwt *process_next_timer(const struct hwt *timer);
-/* With the lock held: whether the timer with that serial is live. */
-bool process_has_timer(uint64_t serial);
 
 /* The shared timer: core/shared.c. 0 in a child that takes its epoch. */
 extern a64_t process_shared;

@@ -4,28 +4,27 @@
  * memory to the system.
  *
  * Slabs are mapped when they are needed and stay until the timer is destroyed.
- * A free record is in
+ * A free record is in a thread's cache, or in the free set, which all share.
  *
- *   a thread's cache, or the free set, which all threads share
+ * A cache is last in, first out: the record which was cancelled last, and is
+ * still in the processor's cache, is scheduled next. An empty cache takes all
+ * free records of a page by one swap, and more pages until it has enough. A
+ * full one returns its older half, by an addition for each page. The free set
+ * has a bit for each record (free_bits), for each page that may have some
+ * (free_summary), and for each slab (free_top): see free_raise.
  *
- * A cache is last in, first out, so that the record which was cancelled last
- * and is still in the processor's cache is scheduled next. An empty cache takes
- * all free records of a page by one swap, and more pages until it has enough. A
- * full one returns its older half, by one addition for each run of records of
- * the same page.
- *
- * The free set has one bit for each record (free_bits), one for each page that
- * may have some (free_summary), and one for each slab (free_top): a bit above
- * may be set without one below. See free_raise.
- *
- * TRIMMING. A page is complete when all its records are in the free set; a
- * counter has the number of complete pages. When there are TRIM_PAGES, the
- * worker returns them to the system, a slab with each call: it claims them
- * as a caller would, removes the entries that their records have in the wheel,
- * keeps the highest number of uses, releases the memory, and returns the pages
- * to the free set as not committed. A slab without a committed page is
- * released with its header; it is then idle, and is opened again before another
- * one is mapped.
+ * TRIMMING. A page is complete when all its records are in the free set. When
+ * there are TRIM_PAGES, the worker returns them to the system, a slab with each
+ * call: it claims them as a caller would, removes the entries of their records
+ * from the wheel, keeps the highest number of uses, releases the memory, and
+ * returns the pages to the free set as not committed. A slab without a
+ * committed page is released with its header; it is then idle, and is opened
+ * again before another one is mapped. When a page is committed again, its
+ * records start with the highest number of uses of any record of the slab that
+ * was released: so no handle becomes valid again before its 36 bits have
+ * wrapped. If the system refuses a page, as it does when memory is locked, the
+ * worker leaves trim_refused set and stops trimming. The thread that next
+ * raises the number of complete pages to TRIM_PAGES clears it (free_add).
  *
  * GROWING takes no lock, so that no thread, and above all not the worker, waits
  * for one that is in mmap. A thread that finds no free record takes the bit of
@@ -35,14 +34,6 @@
  * looks for free records once more: threads that need memory at the same time
  * share a slab. One that is paused meanwhile costs others a slab at most.
  *
- * Generations go on: when a page is committed again, its records start with the
- * highest number of uses of any record of the slab that was released. So no
- * handle becomes valid again before its 36 bits have wrapped.
- *
- * If the system refuses a page, as it does when memory is locked, the worker
- * leaves trim_refused set and stops trimming. The thread that next raises the
- * number of complete pages to TRIM_PAGES clears it (free_add).
- *
  * INVARIANTS
  *   1. The index of a FREE record is in one cache, or in the free set, or owned
  *      by one thread that has taken it. That of any other record is in none.
@@ -50,12 +41,11 @@
  *      in the wheel (wheel_reserve).
  *   3. All records of a page that is not committed are FREE without HAS_ENTRY,
  *      have no entry, and read as 0; so do all words of an idle slab. Callers
- *      with stale handles read such pages. A caller that has published a
- *      record which has ended since may put it into the queue: then the worker
- *      finds a FREE record. A caller that returns records may set free_summary
- *      late: then page_take finds no bits.
- *   4. All caches are mapped from the start and take memory when they are used.
- *      A thread that exits leaves its cache to the next one, with its counters.
+ *      with stale handles read such pages. One that has published a record
+ *      which has ended since may put it into the queue, and one that returns
+ *      records may set free_summary late: then the worker finds a FREE record,
+ *      and page_take no bits.
+ *   4. A thread that exits leaves its cache to the next one, with its counters.
  *
  * EDGES
  *   E:slab    a slab's contents, release in slab_publish by the swap into the
@@ -106,7 +96,7 @@ record_store_create(struct record_store *store)
 	store->slab_urgency = store->generation_base + SLABS_MAX;
 	store->free_top = store->slab_urgency + SLABS_MAX;
 	store->idle = store->free_top + TOP_WORDS;
-	secret_make(&store->secret);
+	secret_make(&store->random);
 	store->shared_cache.shared = true;
 	return true;
 }
@@ -126,16 +116,17 @@ record_store_destroy(struct record_store *store)
 	system_unmap(store->caches, TABLE_BYTES);
 }
 
-/* Generations start at a secret of this timer and record, so that a foreign or
- * made-up handle does not match, and that the handles of one record say nothing
- * about another one's. */
+/* Generations start at random multiples of the index, so that a foreign or
+ * made-up handle does not match, nor one with a wrong bit. */
 static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
-	return secret_hash(&store->secret, index, 0) & ~INDEX_MASK;
+	const uint64_t *random = store->random.word;
+
+	return (random[0] + index * random[1]) & ~INDEX_MASK;
 }
 
-/* A slab on a boundary of its own size, so that a record finds its header. */
+/* On a boundary of its own size, so that a record finds its header. */
 static void *
 map_slab(void)
 {
@@ -151,13 +142,10 @@ map_slab(void)
 	return memory + before;
 }
 
-/*
- * Makes free records of a page visible to a thread that searches from the top.
- * The caller has set bits below before this reads the bits above; whoever takes
+/* Makes free records of a page visible to a thread that searches from the top.
+ * The caller has set bits below before this reads those above; whoever takes
  * bits clears above before it reads below. So one of the two sees the other
- * (E:set). A thread that finds the bits above set need not set them: whoever
- * clears one reads what is below it after that.
- */
+ * (E:set). */
 static void
 free_raise(struct record_store *store, uint32_t number, uint32_t page)
 {
@@ -268,8 +256,7 @@ slab_create(struct hwt *timer)
 
 /* Puts a slab into the table, unless there are free records again, or no memory
  * (false): then it is unmapped. Whoever finds another one in its place, which
- * is not counted yet, counts it: no thread waits for the one that put it there.
- */
+ * is not counted yet, counts it. */
 static bool
 slab_publish(struct hwt *timer, struct slab *slab)
 {
@@ -301,8 +288,7 @@ slab_publish(struct hwt *timer, struct slab *slab)
 	return true;
 }
 
-/* Opens an idle slab, or adds one. False: no memory. Lock-free: several threads
- * may do so at the same time. */
+/* Opens an idle slab, or adds one. False: no memory. Lock-free. */
 static bool
 store_grow(struct hwt *timer)
 {
@@ -564,8 +550,7 @@ pages_claim(struct slab *slab, uint64_t pages)
 }
 
 /* Removes the entries of a page's records, and keeps the highest number of
- * uses. Backwards: the entries that were inserted last are removed first, so
- * that few others are moved. */
+ * uses. Backwards, as few others are then moved: last in, first out. */
 static void
 page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 {

@@ -14,8 +14,7 @@
  * A cancel that races with the end of a periodic run either sets ENDING first,
  * and the swap to PENDING fails and is tried again, or comes after that swap
  * and cancels the next run. A stop that comes after it puts the next run into
- * its list, or requeue finds the gate closed and retracts it: then the run that
- * has ended was the last.
+ * its list, or requeue finds the gate closed and retracts it.
  *
  * EDGES
  *   E:word     drawn in worker.c; release in run_ended.
@@ -29,8 +28,8 @@
 #include "sys/probe.h"
 #include "core/timer.h"
 
-/* Runs a task. Until it returns, calls of this thread that would wait for it
- * answer -EDEADLK. True: it has rescheduled itself. */
+/* Until it returns, calls of this thread that would wait answer -EDEADLK.
+ * True: it has rescheduled itself. */
 static bool
 run_task(struct hwt *timer, hwt_task *task, uint64_t id, void *arg)
 {

@@ -8,11 +8,10 @@
  * in place; if there was none, the word becomes REFUSED.
  *
  * FORK. A child must not dereference the parent's timer: another thread of the
- * child may free it at any moment. So the word is cleared when the child takes
- * its epoch, which happens once, in process_renew. A thread calls process_epoch
- * before it reads or writes the word, and so has either cleared it or acquired
- * it from the thread that did (E:epoch). After that the word holds a timer of
- * this process, which is never freed.
+ * child may free it at any moment. So process_renew clears the word. A thread
+ * calls process_epoch before it reads or writes the word, and so has either
+ * cleared it or acquired it from the thread that did (E:epoch). After that the
+ * word holds a timer of this process, which is never freed.
  *
  * EDGES
  *   E:shared   the timer's contents, release by the compare-and-swap that puts

@@ -4,31 +4,24 @@
  *
  * CACHES. A thread has a slot for each of the first THREAD_SLOTS timers that it
  * uses, with the cache of that timer which it owns. For every further timer it
- * uses that timer's shared cache (store.shared_cache). Taking a cache into an
- * empty slot needs no lock. The cache belongs to the timer (see record.c); the
- * thread returns it when it exits. At that time the timer may be destroyed:
- * the registry knows which timers are live (see process.c).
+ * uses that timer's shared cache. The thread returns its caches when it exits;
+ * the registry knows which of their timers are still live (process.c). Other
+ * destructors of the thread may use a timer after that. They get the shared
+ * cache: the C library calls destructors again only so often, and a cache that
+ * is claimed after the last time would never be returned.
  *
  * The slot of a destroyed timer is reused when the thread needs one. A count of
  * destroyed timers shows whether there can be any; the thread then searches the
- * registry, unless another thread holds its lock: no call waits here.
- *
- * Other destructors of the thread may use a timer after that. They get the
- * shared cache: the C library calls destructors again only so often, and a
- * cache that is claimed after the last time would never be returned.
- *
- * After a failed attempt to get a cache, a thread makes no other for
- * ATTACH_SKIP calls: this bounds the average cost of searching the registry and
- * a timer's caches.
- *
- * UNLOADING. The C library calls thread_exits as a thread ends. A plugin with
- * this code in it may be unloaded before that: thread_unload.
+ * registry, unless another thread holds its lock: no call waits here. After a
+ * failed attempt to get a cache, it makes no other for ATTACH_SKIP calls: this
+ * bounds the average cost of searching.
  *
  * A thread's slots are its own. There are no edges here: that of caches is in
  * record.c, and all else is under the registry's lock.
  */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <string.h>
 
 #include "core/timer.h"
 
@@ -48,12 +41,17 @@ static bool exit_key_made;
 static void
 forget_destroyed(void)
 {
+	struct thread_slot live[THREAD_SLOTS] = {{0}};
+	const struct hwt *timer = NULL;
 	int i;
 
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		if (!process_has_timer(thread_state.slot[i].serial))
-			thread_state.slot[i] = (struct thread_slot){0};
+	while ((timer = process_next_timer(timer)) != NULL) {
+		for (i = 0; i < THREAD_SLOTS; i++) {
+			if (thread_state.slot[i].serial == timer->serial)
+				live[i] = thread_state.slot[i];
+		}
 	}
+	memcpy(thread_state.slot, live, sizeof(live));
 }
 
 static void
@@ -76,7 +74,7 @@ thread_exits(void *state)
 }
 
 /* As the library is loaded, before constructors that may create timers. glibc
- * can run this twice: see process_init. */
+ * can run this twice, if a thread calls dlopen while the process exits. */
 __attribute__((constructor(101))) static void
 thread_init(void)
 {
@@ -102,9 +100,9 @@ timers_are_stopped(void)
 
 /* A plugin with this code in it is unloaded, or the process exits. Threads that
  * have used a timer may end later: thread_exits must not be called then. If a
- * timer runs, others may be using the key; then it stays, and so must the code
- * (hwt.h, PLUGINS). In a child, no timer of its parent runs. Waits for no lock.
- * After the plugin's own destructors, which may end its timers. */
+ * timer runs, others may be using the key; then it stays, and so must the code:
+ * hwt(7). In a child, no timer of its parent runs. Waits for no lock. After the
+ * plugin's own destructors, which may end its timers. */
 __attribute__((destructor(101))) static void
 thread_unload(void)
 {

@@ -51,9 +51,8 @@ struct thread_state {
 	bool watched, exited;
 };
 
-/* initial-exec: one instruction instead of a call. The few bytes fit into what
- * glibc keeps free for libraries that are loaded late; musl keeps nothing, and
- * would load none. */
+/* initial-exec: one instruction instead of a call. glibc keeps room for it in
+ * libraries that are loaded late; musl would load none. */
 #if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
 /* gcc 12 tests flags that the linker's relaxation of that model leaves unset,
  * and then reports null pointers where there are none. */
@@ -63,9 +62,8 @@ struct thread_state {
 #endif
 extern _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 
-/* The calling thread's cache for timer, or the shared one. The slow half of
- * cache_of in timer.h. Lock-free. may_allocate: may take memory, for the C
- * library, in a thread's first call. */
+/* The slow half of cache_of in timer.h. may_allocate: may take memory, for the
+ * C library, in a thread's first call. */
 struct cache *thread_attach_cache(struct hwt *timer, bool may_allocate);
 
 /* The frame of the task with that id, if this thread runs it; or NULL. id 0:

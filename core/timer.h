@@ -2,18 +2,12 @@
 /*
  * The inside of a timer, and what its source files share.
  *
- * SERIALIZATION
- *
- *   callers              none: they own a record or compare-and-swap its word;
- *                        the store grows without a lock (record.c)
- *   worker               struct worker, struct trim, the wheel and the queue's
- *                        passes belong to the thread that turns the wheel
- *   start, stop, advance the lifecycle lock
- *   registry             its lock
- *   hwt_destroy          the user: no other call may be under way
- *
- * No lock is held while user code runs, and a forked child takes no lock of a
- * timer of its parent.
+ * SERIALIZATION. Callers own a record or compare-and-swap its word. struct
+ * worker, struct trim, the wheel and the queue's passes belong to the thread
+ * that turns the wheel. Start, stop and advance take the lifecycle lock; the
+ * registry has one. The user sees to it that no other call is under way with
+ * hwt_destroy. No lock is held while user code runs, and a forked child takes
+ * no lock of a timer of its parent.
  */
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
@@ -89,13 +83,10 @@ struct hwt {
 	struct hwt_wake wake;
 	struct hwt_log log;
 	bool shared; /* the process-wide one */
-	/* MARK_LIVE until hwt_destroy. In the middle, since the C library
-	 * writes to both ends of freed memory. */
-	a64_t mark;
 	struct hwt *registry_next, **registry_link;
 
 	/* A push that is due before this must wake the worker. 0: it is awake,
-	 * or wakes at the next boundary anyway. 1: only due_ns 0 wakes it. */
+	 * or wakes at the next boundary. 1: only due_ns 0 wakes it. */
 	_Alignas(CACHE_LINE) a64_t wake_before;
 	a64_t wake_sequence; /* the worker sleeps on its low half; from 1 on */
 	a64_t announced_sequence; /* wake_sequence before the announcement */
@@ -134,8 +125,8 @@ timer_check(const struct hwt *timer, bool valid)
 	return valid ? 0 : -EINVAL;
 }
 
-/* Timeouts that executors hold, and hwt_run calls under way. What has returned
- * is added up first: at most as much as was dispatched before. */
+/* Timeouts that executors hold, and hwt_run calls under way; never below 0,
+ * since what has returned is added up first. */
 static inline uint64_t
 timer_dispatched(const struct hwt *timer)
 {
@@ -249,15 +240,14 @@ pending_release(struct hwt *timer, uint64_t count)
 		(void)a64_add_seq(&timer->permits, -count);
 }
 
-/* core/lifecycle.c */
-/* 0: the gate is open; starts the worker if there was none yet. */
+/* core/lifecycle.c; 0: the gate is open. */
 int timer_start(struct hwt *timer);
 int timer_stop(
     struct hwt *timer, uint64_t wait_ns, struct hwt_unprocessed *unprocessed);
 
 /* core/manual.c */
 /* The calling thread has the wheel of a manual timer for itself until
- * timer_turn_end, and a stop waits. -ESHUTDOWN, -EDEADLK: as hwt_advance. */
+ * timer_turn_end, and a stop waits. Errors as hwt_advance. */
 int timer_turn_begin(struct hwt *timer);
 
 /* core/wake.c */
@@ -284,14 +274,12 @@ void timer_turn_end(struct hwt *timer);
 void worker_turn(struct hwt *timer);
 /* Takes over what was pushed and is due at worker.now_ns or before. */
 void worker_take_due(struct hwt *timer);
-/* Does one bounded piece of housekeeping: takes over some of what was
- * pushed, or releases memory. False: nothing is left to do. */
+/* Does one bounded piece of housekeeping. False: nothing is left to do. */
 bool worker_tidy(struct hwt *timer, bool idle);
 /* Removes stale entries before the first live one, a bounded number with each
  * call. True: call it again. Otherwise *tick is that of the first entry. */
 bool worker_drop_stale(struct hwt *timer, uint64_t *tick);
-/* Announces to callers that the worker is about to sleep until that tick.
- * False: something was pushed meanwhile. */
+/* Before a sleep until that tick. False: something was pushed meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns);
 
 #endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Notifying the worker, by a thread that leaves work for it: pushing, and
- * waking a worker that sleeps past the deadline. E:asleep, E:called and E:sleep
- * are drawn in worker.c, E:queue in mpsc_queue.c.
- */
+/* Pushing, and waking a worker that sleeps past the deadline. E:asleep,
+ * E:called and E:sleep are drawn in worker.c, E:queue in mpsc_queue.c. */
 #include "core/timer.h"
 
 /* Manual timers: only the caller that clears wake_before calls wake. */

@@ -6,30 +6,25 @@
  * round, which is the tick divided by the wheel's length.
  *
  * A BUCKET is two lists of chunks of 15 entries: near, for the next rounds, and
- * far, for what lies 64 rounds ahead or more when it is inserted. Only the last
- * chunk of a list may be not full. Inserting appends. Removing moves the list's
- * last entry into the gap and updates entry_at of its record. Passing over
- * entries of other rounds reads memory in sequence and does not access their
- * records. The far list is walked only in a round in which one of its entries
- * may be due; that walk moves entries that have come near to the near list, a
- * bounded number, so that the next rounds need not walk the far list for them.
- * To move an entry writes entry_at of its record. So a million timeouts that
- * are half an hour away cost a tick next to nothing.
- *
- * A walk goes from a list's last entry to its first, so that entries which were
- * not visited yet stay in place when it removes some and the caller appends
- * others.
+ * far, for what lies 64 rounds ahead or more when it is inserted. Inserting
+ * appends. Removing moves the list's last entry into the gap and updates
+ * entry_at of its record. Passing over entries of other rounds reads memory in
+ * sequence and does not access their records. The far list is walked only in a
+ * round in which one of its entries may be due; that walk moves entries that
+ * have come near to the near list, a bounded number. So a million timeouts that
+ * are half an hour away cost a tick next to nothing. A walk goes from a list's
+ * last entry to its first, so that entries which were not visited yet stay in
+ * place when it removes some and the caller appends others.
  *
  * ROUNDS are kept modulo 2^32 and compared by their signed difference, so two
  * compared rounds must be less than 2^31 apart. An entry is inserted at most
  * 2^30 rounds ahead; the worker inserts a later one again in that round. The
- * worker walks a list before its bound is behind. An empty list's bound may be:
- * then it is walked in vain, at most.
+ * worker walks a list before its bound (round_min) is behind. An empty list's
+ * bound may be: then it is walked in vain, at most.
  *
  * FINDING THE NEXT TICK. A bitmap with levels of 64 skips empty buckets; each
  * list has a lower bound of its entries' rounds, which a complete walk makes
- * exact. The search begins at the tick before which it found no entry last
- * time.
+ * exact.
  *
  * MEMORY. Chunks are in arenas, which are mapped together with slabs of
  * records: enough for one entry for each record, and one partial chunk for each
@@ -50,8 +45,7 @@
  *      decommitted are free. The count of one that is in no bucket is 0.
  *
  * COST, in what is written. insert: one chunk and the record; remove: also the
- * chunk with the list's last entry, and that entry's record. An entry takes 8.5
- * bytes.
+ * chunk with the list's last entry, and that entry's record.
  *
  * EDGES
  *   E:chunks   an arena of chunks, and then the capacity that it adds: release
@@ -465,8 +459,7 @@ walk_stops_at(const struct wheel_walk *walk, const struct entry *entry)
 		round_before(entry->round, walk->round + NEAR_ROUNDS));
 }
 
-/* Prefetches the records that the walk will touch for a chunk, and the chunk
- * before it. */
+/* The records that the walk will touch for a chunk, and the chunk before it. */
 static void
 walk_prefetch(
     const struct wheel *wheel, const struct wheel_walk *walk, uint32_t at)
@@ -486,7 +479,6 @@ walk_prefetch(
 	}
 }
 
-/* Prefetches one chunk ahead, so that records are in the cache in time. */
 static void
 walk_enter(const struct wheel *wheel, struct wheel_walk *walk, uint32_t at)
 {
@@ -618,10 +610,8 @@ bucket_tick(const struct wheel *wheel, uint64_t pass)
 /*
  * Visits the buckets in the order in which the wheel comes to them, up to the
  * first whose bound lies in its present round: no entry is before that. A
- * search that ends early is continued by the next one.
- *
- * A wheel of 8 buckets that begins its search at tick 21, with entries at ticks
- * 22, 30 and 45:
+ * search that ends early is continued by the next one. A wheel of 8 buckets
+ * that begins its search at tick 21, with entries at ticks 22, 30 and 45:
  *
  *   bucket      0   1   2   3   4   5   6   7
  *   entries                        45  22         at their ticks
@@ -630,11 +620,9 @@ bucket_tick(const struct wheel *wheel, uint64_t pass)
  *   round_min                       5   2         45 / 8; 22 / 8
  *   pass       24  25  26  27  28  21  22  23     when the wheel comes next
  *
- * The search jumps along filled. Bucket 5 comes at tick 21, in round 2: its
- * bound is three rounds later, 21 + 3 * 8 = 45. Bucket 6 comes at 22, in round
- * 2, which is its bound: 22 is the best, and no bucket after it comes sooner.
- * With last = 21, bucket 6 is not read, as its pass is later; earliest becomes
- * 22 all the same, and the next search begins there.
+ * Bucket 5 comes at tick 21, in round 2: its bound is three rounds later, 21 +
+ * 3 * 8 = 45. Bucket 6 comes at 22, in round 2, which is its bound: 22 is the
+ * best, and no bucket after it comes sooner.
  */
 uint64_t
 wheel_next(struct wheel *wheel, uint64_t last)

@@ -3,11 +3,9 @@
  * The wheel: which record the worker visits in which tick.
  *
  * All functions belong to the thread that turns the wheel, except
- * wheel_reserve, which any thread may call. The wheel uses
- * only two fields of a record, which are its own: entry_tick, and entry_at,
- * which is 0 while the record has no entry. Another kind of wheel needs another
- * wheel.c, struct wheel and struct wheel_walk: docs/DESIGN, 18 (c) says which
- * members stay.
+ * wheel_reserve, which any thread may call. The wheel uses only two fields of a
+ * record, which are its own: entry_tick, and entry_at, which is 0 while the
+ * record has no entry.
  */
 #ifndef HWT_WHEEL_H
 #define HWT_WHEEL_H
@@ -51,8 +49,8 @@ struct bucket {
 	struct list list[2]; /* by enum which */
 };
 
-/* A set of numbers below length: a bit of level k+1 is set if and only if the
- * word of level k is not 0. */
+/* A set of numbers below length: a bit of level k+1 is set if the word of level
+ * k is not 0. */
 struct bitmap {
 	uint64_t *level[BITMAP_LEVELS_MAX];
 	uint32_t levels;
@@ -70,12 +68,10 @@ struct wheel {
 	struct bucket *buckets;
 	struct bitmap filled; /* buckets that are not empty */
 	size_t bytes; /* that all tables take */
-	/* Chunks: arenas, the first chunk that was never used, the number of
-	 * chunks in the arenas, and the free chunks. */
-	aptr_t *arenas;
-	uint32_t carved;
-	a64_t capacity; /* set by whoever needs more */
-	struct bitmap free;
+	aptr_t *arenas; /* of chunks */
+	uint32_t carved; /* the first chunk that was never used */
+	a64_t capacity; /* of the arenas; set by whoever needs more */
+	struct bitmap free; /* chunks */
 	/* Pages of free chunks that were returned to the system. */
 	uint64_t *decommitted;
 	uint32_t trimmed; /* the page with which wheel_trim goes on */
@@ -103,8 +99,7 @@ void wheel_destroy(struct wheel *wheel);
  * thread; lock-free. */
 bool wheel_reserve(struct wheel *wheel, uint64_t records);
 
-/* The tick at which wheel_insert puts an entry for tick: not before next_tick,
- * and no more rounds ahead than the wheel can distinguish. */
+/* The tick at which wheel_insert puts an entry for tick. */
 uint64_t wheel_reach(const struct wheel *wheel, uint64_t tick);
 
 /* Inserts an entry for a record that has none. */
