@@ -17,9 +17,9 @@
 
 #include "perf/driver.h"
 
-/* A timeout belongs to the boundary at or after its deadline: that much before
- * it, all do, also when the clock is read a little later than it is here. And
- * the timer's origin is at most that much after subject_create began. */
+/* The deadline is so much before a boundary: also when the clock is read a
+ * little later, it belongs there; and the timer's origin is at most so much
+ * after subject_create began. */
 static const uint64_t burst_before_boundary_ns = 250000;
 
 static struct {
@@ -30,7 +30,7 @@ static struct {
 
 static atomic_uint_fast64_t burst_started;
 /* Written by the first and the last start; then burst_over is set. */
-static uint64_t burst_first_ns, burst_last_ns, burst_cpu_ended_ns;
+static uint64_t burst_first_ns, burst_cpu_ended_ns;
 static atomic_bool burst_over;
 
 /* All tasks run in one thread. */
@@ -45,7 +45,6 @@ SUBJECT_TASK(burst_task, arg)
 		burst_first_ns = perf_now_ns();
 	if (count != burst_load.count)
 		return;
-	burst_last_ns = perf_now_ns();
 	burst_cpu_ended_ns = perf_cpu_ns();
 	atomic_store(&burst_over, true);
 }
@@ -107,8 +106,7 @@ burst_age_begin(uint64_t seed)
 }
 
 /* Until all have started, or should have for long; then for those that are
- * unsure or lost, and what would start twice. A loop of a single-threaded
- * subject would sleep until they are due. */
+ * unsure or lost, and what would start twice. */
 static void
 burst_await(void)
 {
@@ -135,16 +133,10 @@ burst_print(void)
 	uint64_t more = starts > all ? starts - all : 0;
 	bool early = starts && burst_first_ns < burst_load.due_ns;
 
-	if (atomic_load(&burst_over)) {
+	if (atomic_load(&burst_over))
 		perf_metric("cpu_ns", "ns",
 		    (double)(burst_cpu_ended_ns - burst_load.cpu_begun_ns) /
 			(double)burst_load.count);
-		perf_metric("first_start_ms", "ms",
-		    (double)(int64_t)(burst_first_ns - burst_load.due_ns) /
-			1e6);
-		perf_metric("last_start_ms", "ms",
-		    (double)(int64_t)(burst_last_ns - burst_load.due_ns) / 1e6);
-	}
 	perf_metric("early", "count", early);
 	perf_metric("lost", "count", (double)(all + more - starts));
 	perf_metric("strays", "count", (double)(atomic_load(&strays) + more));

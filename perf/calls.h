@@ -20,20 +20,17 @@
  *
  *   threads=1        a subject for one thread is made for each
  *   outstanding=N    timeouts of each thread; with touch, of all
- *   delay_ms=N       touch; none may become due
  *   mix=1            pair: delays of 50 ms, 250 ms, 1 s and 30 s, by chance,
  *                    instead of 30 s
  *   random=1         pair: one drawn at random is replaced
- *   seconds=1        of the window
  *   pace=0           pair: calls a second of all threads together, in batches,
  *                    one each millisecond; 0: as fast as they can
- *   tick_ms=N  probe_every_us=N  probe_delay_ms=N
+ *   seconds=1 (of the window)  tick_ms=N
  *
  * The window begins two ticks after all was scheduled, and CPU is measured
  * until two ticks after its end, in which the subject may take over what was
- * scheduled. CPU is that of the process, less the observer's. One pair of
- * 64 is timed. In touch, as many calls were made before, and all subjects have
- * small pages.
+ * scheduled. CPU is that of the process, less the observer's. One pair of 64 is
+ * timed. In touch, all subjects have small pages.
  */
 #ifndef PERF_CALLS_H
 #define PERF_CALLS_H
@@ -69,7 +66,7 @@ struct caller {
 
 static struct {
 	uint64_t threads, outstanding, tick_ns, delay_ns, pace, seed;
-	uint64_t window_ns, origin_from_ns, origin_to_ns, clock_cost_ns;
+	uint64_t window_ns, clock_cost_ns;
 	bool random, touch, flood, rounds, filled;
 	enum {
 		DELAY_SAME, /* delay_ns */
@@ -93,8 +90,7 @@ static uint64_t
 far_delay_ns(struct caller *caller)
 {
 	return HWT_SEC(FLOOD_NEAREST_S) +
-	    HWT_MS(perf_random_below(
-		&caller->random, UINT64_C(1000) * FLOOD_RANGE_S));
+	    HWT_MS(perf_random_below(&caller->random, 1000 * FLOOD_RANGE_S));
 }
 
 static uint64_t
@@ -134,20 +130,6 @@ schedule(struct caller *caller, subject_handle *handle, uint64_t delay_ns)
 	subject_schedule(caller->subject, handle, stray_task, NULL, delay_ns);
 }
 
-/* 0: this call is not one of those that are timed. */
-static inline uint64_t
-call_begins(struct caller *caller)
-{
-	return caller->done++ % PERF_SAMPLED ? 0 : perf_now_ns();
-}
-
-static inline void
-call_ends(struct caller *caller, uint64_t begun_ns)
-{
-	if (begun_ns)
-		perf_sample(caller->times, begun_ns, load.clock_cost_ns);
-}
-
 static void
 pair_batch(struct caller *caller, uint64_t count)
 {
@@ -155,11 +137,13 @@ pair_batch(struct caller *caller, uint64_t count)
 	uint64_t begun_ns;
 
 	for (; count; count--) {
-		begun_ns = call_begins(caller);
+		begun_ns = caller->done++ % PERF_SAMPLED ? 0 : perf_now_ns();
 		place = next_place(caller);
 		subject_cancel(caller->subject, *place);
 		schedule(caller, place, next_delay_ns(caller));
-		call_ends(caller, begun_ns);
+		if (begun_ns)
+			perf_sample(
+			    caller->times, begun_ns, load.clock_cost_ns);
 	}
 }
 
@@ -455,7 +439,7 @@ print_window(const struct window *window, uint64_t done,
 	perf_metric("cpu_ns", "ns", (double)window->cpu_ns / (double)done);
 	perf_metric("wall_ns", "ns", (double)window->wall_ns / (double)done);
 	if (times->count)
-		perf_metric_calls("call", times);
+		perf_metric_parts(times, "call", "ns", 1);
 }
 
 static void
@@ -466,11 +450,9 @@ calls_run(void)
 	struct window window;
 
 	load.clock_cost_ns = perf_clock_cost_ns();
-	load.origin_from_ns = perf_now_ns();
 	if (!SUBJECT_SINGLE)
 		load.shared = subject_create(load.tick_ns,
 		    load.threads * load.outstanding + observer.count);
-	load.origin_to_ns = perf_now_ns();
 	start_callers();
 	window = measure();
 	done = join_callers(&times, &refused);
@@ -485,10 +467,6 @@ calls_run(void)
 	observer_print();
 	if (load.flood && !load.rounds)
 		print_window(&window, done, &times);
-	if (SUBJECT_TICK_ORDER && observer.every_ns)
-		perf_metric("disorder", "count",
-		    (double)observer_disorder(
-			load.origin_from_ns, load.origin_to_ns, load.tick_ns));
 	free(observer.probes);
 }
 
@@ -511,14 +489,12 @@ static void
 pair(uint64_t seed)
 {
 	calls_read_options(seed, 1024, 100);
-	observer_read_options(0, 200, 0);
 	load.delay_ns = HWT_SEC(30);
 	load.delays = perf_option("mix", 0) ? DELAY_MIX : DELAY_SAME;
 	load.random = perf_option("random", 0);
 	load.pace = perf_option("pace", 0);
 	perf_options_end();
 	load.batch = pair_batch;
-	observer_create(load.window_ns, load.tick_ns);
 	calls_run();
 }
 
@@ -526,7 +502,7 @@ static void
 touch(uint64_t seed)
 {
 	calls_read_options(seed, 100000, 100);
-	load.delay_ns = HWT_MS(perf_option("delay_ms", 60000));
+	load.delay_ns = HWT_SEC(60);
 	perf_options_end();
 	if (load.threads > 1)
 		need_threads();
@@ -539,7 +515,7 @@ touch(uint64_t seed)
 
 /* Minutes before anything is due. */
 static void
-far_run(const char *name)
+far_run(const char *name, uint64_t every_us, uint64_t delay_ms)
 {
 	const struct flood *flood = floods;
 
@@ -555,7 +531,7 @@ far_run(const char *name)
 	load.delay_ns = HWT_SEC(FLOOD_NEAREST_S);
 	load.delays = DELAY_FAR;
 	perf_must(load.window_ns <= load.delay_ns / 2, "reading the options");
-	observer_create(load.window_ns, load.tick_ns);
+	observer_create(load.window_ns, load.tick_ns, every_us, delay_ms);
 	calls_run();
 }
 
@@ -563,17 +539,15 @@ static void
 flood(uint64_t seed)
 {
 	calls_read_options(seed, 100000, 1);
-	observer_read_options(2000, 20, 5);
-	far_run(perf_text("what", "replace"));
+	far_run(perf_text("what", "replace"), 2000, 20);
 }
 
 static void
 rounds(uint64_t seed)
 {
 	calls_read_options(seed, 1000000, 1);
-	observer_read_options(100, 500, 5);
 	load.rounds = true;
-	far_run("nothing");
+	far_run("nothing", 100, 500);
 }
 
 #endif

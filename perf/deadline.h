@@ -9,8 +9,7 @@
  * with deadlines and without take turns on the same connections. CPU is the
  * client's. No deadline is to expire, unless the machine stands still for long.
  *
- *   threads=1  depth=16 (commands under way on each connection)
- *   seconds=8  tick_ms=10
+ *   threads=1  seconds=8  tick_ms=10
  *
  * Who would call it unfair: a client whose replies come in order, as those of
  * Redis do, can do with one timeout per connection, for its oldest command.
@@ -34,7 +33,7 @@
 
 enum {
 	CONNECTIONS = 50,
-	DEPTH_MAX = 16,
+	DEPTH = 16, /* commands under way on each connection */
 	SLICES_MAX = 4096,
 	EVENTS = 64,
 	DEADLINE_MS = 1000,
@@ -52,7 +51,7 @@ struct operation {
 /* Replies come in order: the oldest command is operation[oldest]. */
 struct connection {
 	redisContext *redis;
-	struct operation operation[DEPTH_MAX];
+	struct operation operation[DEPTH];
 	uint64_t oldest;
 };
 
@@ -65,7 +64,7 @@ struct client {
 };
 
 static struct {
-	uint64_t threads, depth, tick_ns;
+	uint64_t threads, tick_ns;
 	struct subject *shared;
 	pid_t server;
 	int port;
@@ -195,7 +194,7 @@ client_read(struct client *client, struct connection *connection)
 		    ((redisReply *)got)->type == REDIS_REPLY_STRING, "GET");
 		freeReplyObject(got);
 		operation = &connection->operation[connection->oldest];
-		if (++connection->oldest == redis_load.depth)
+		if (++connection->oldest == DEPTH)
 			connection->oldest = 0;
 		if (operation->armed)
 			subject_cancel(client->subject, operation->handle);
@@ -220,12 +219,12 @@ client_run(void *arg)
 	int count, k;
 
 	if (SUBJECT_SINGLE)
-		client->subject = subject_create(
-		    redis_load.tick_ns, CONNECTIONS * redis_load.depth);
+		client->subject =
+		    subject_create(redis_load.tick_ns, CONNECTIONS * DEPTH);
 	subject_turn_begins(perf_now_ns());
 	for (i = client->first; i < CONNECTIONS; i += redis_load.threads) {
 		connection = &redis_load.connections[i];
-		for (j = 0; j < redis_load.depth; j++)
+		for (j = 0; j < DEPTH; j++)
 			client_send(
 			    client, connection, &connection->operation[j]);
 		client_flush(connection);
@@ -377,18 +376,16 @@ deadline(uint64_t seed)
 
 	(void)seed;
 	redis_load.threads = perf_option("threads", 1);
-	redis_load.depth = perf_option("depth", DEPTH_MAX);
 	redis_load.tick_ns = HWT_MS(perf_option("tick_ms", 10));
 	perf_options_end();
 	perf_must(redis_load.threads && redis_load.threads <= CONNECTIONS &&
-		redis_load.depth && redis_load.depth <= DEPTH_MAX &&
 		redis_load.tick_ns,
 	    "reading the options");
 	server_start();
 	server_fill();
 	if (!SUBJECT_SINGLE)
-		redis_load.shared = subject_create(
-		    redis_load.tick_ns, CONNECTIONS * redis_load.depth);
+		redis_load.shared =
+		    subject_create(redis_load.tick_ns, CONNECTIONS * DEPTH);
 	clients_start();
 	measure_slices(seconds);
 	clients_stop();

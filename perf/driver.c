@@ -37,10 +37,8 @@ static const struct {
 int
 main(int argc, char **argv)
 {
-	bool about = argc == 2 && !strcmp(argv[1], "about");
-	uint64_t seed = about || argc < 2
-	    ? perf_begin(argc, argv, subject_version())
-	    : perf_begin(argc - 1, argv + 1, subject_version());
+	int own = argc > 1 && strcmp(argv[1], "about") != 0;
+	uint64_t seed = perf_begin(argc - own, argv + own, subject_version());
 	unsigned i;
 
 	for (i = 0; argc > 1 && i < sizeof(workloads) / sizeof(workloads[0]);

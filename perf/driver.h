@@ -19,15 +19,12 @@ enum {
 	/* A task that has not started so long after its time is lost. */
 	PATIENCE_S = 30,
 	CONTROL_STEP_NS = 1000000,
-	RSS_EVERY_MS = 50,
-	/* How far a subject's clock may be ahead of CLOCK_MONOTONIC. */
-	CLOCK_AHEAD_NS = 10000
+	RSS_EVERY_MS = 50
 };
 
-/* A timeout that must start. latest_due_ns: if the call took its time as it
- * returned. started_ns: 0 if it has not. */
+/* A timeout that must start. started_ns: 0 if it has not. */
 struct probe {
-	uint64_t due_ns, latest_due_ns;
+	uint64_t due_ns;
 	atomic_uint_fast64_t started_ns;
 };
 
@@ -53,7 +50,6 @@ probe_schedule(struct subject *subject, struct probe *probe, uint64_t delay_ns)
 {
 	probe->due_ns = perf_now_ns() + delay_ns;
 	subject_schedule(subject, NULL, probe_task, probe, delay_ns);
-	probe->latest_due_ns = perf_now_ns() + delay_ns;
 }
 
 static void
@@ -119,7 +115,7 @@ print_probes(struct probe *probes, uint64_t count, struct perf_histogram *late)
 		else
 			perf_histogram_add(late, started_ns - probes[i].due_ns);
 	}
-	perf_metric_lateness("late", late);
+	perf_metric_parts(late, "late", "ms", 1e6);
 	perf_metric("early", "count", (double)early);
 	perf_metric("lost", "count", (double)lost);
 }
@@ -161,14 +157,15 @@ static struct observer {
 
 /* The last probe is due before the load ends. */
 static void
-observer_create(uint64_t load_ns, uint64_t tick_ns)
+observer_create(
+    uint64_t load_ns, uint64_t tick_ns, uint64_t every_us, uint64_t delay_ms)
 {
-	uint64_t last_ns =
-	    observer.delay_ns + observer.stagger_ns + 2 * tick_ns;
+	uint64_t last_ns;
 
-	if (!observer.every_ns)
-		return;
-	need_threads();
+	observer.every_ns = HWT_US(every_us);
+	observer.delay_ns = HWT_MS(delay_ms);
+	observer.stagger_ns = HWT_MS(5);
+	last_ns = observer.delay_ns + observer.stagger_ns + 2 * tick_ns;
 	perf_must(load_ns >= last_ns + 2 * observer.every_ns,
 	    "finding time for probes: the seconds; that");
 	observer.count = (load_ns - last_ns) / observer.every_ns;
@@ -216,40 +213,6 @@ observer_end(struct subject *subject)
 	return observer.control.cpu_ns;
 }
 
-static int
-compare_started(const void *left, const void *right)
-{
-	const struct probe *a = left, *b = right;
-
-	return perf_compare_ns(&a->started_ns, &b->started_ns);
-}
-
-/* Probes that started after one with a later tick. The first boundary is
- * between from_ns and to_ns; a probe counts if its latest tick, by all that is
- * not known exactly, is before the earliest tick of one that started. */
-static uint64_t
-observer_disorder(uint64_t from_ns, uint64_t to_ns, uint64_t tick_ns)
-{
-	uint64_t latest = 0, disorder = 0, least, greatest, i;
-	const struct probe *probe;
-
-	qsort(observer.probes, observer.count, sizeof(*observer.probes),
-	    compare_started);
-	for (i = 0; i < observer.count; i++) {
-		probe = &observer.probes[i];
-		if (!probe->started_ns)
-			continue;
-		least = (probe->due_ns - to_ns + tick_ns - 1) / tick_ns;
-		greatest = (probe->latest_due_ns + CLOCK_AHEAD_NS - from_ns +
-			       tick_ns - 1) /
-		    tick_ns;
-		disorder += greatest < latest;
-		if (least > latest)
-			latest = least;
-	}
-	return disorder;
-}
-
 /* _beyond: p99 above the lag's p99, and the greatest above the greatest. */
 static void
 observer_print(void)
@@ -265,17 +228,9 @@ observer_print(void)
 		1e6);
 	perf_metric("late_max_beyond_ms", "ms",
 	    ((double)late.max_ns - (double)lag->max_ns) / 1e6);
-	perf_metric_lateness("lag", lag);
+	perf_metric_parts(lag, "lag", "ms", 1e6);
 	perf_metric("rss_growth", "ratio",
 	    (double)observer.rss_bytes[1] / (double)observer.rss_bytes[0]);
-}
-
-static void
-observer_read_options(uint64_t every_us, uint64_t delay_ms, uint64_t stagger_ms)
-{
-	observer.every_ns = HWT_US(perf_option("probe_every_us", every_us));
-	observer.delay_ns = HWT_MS(perf_option("probe_delay_ms", delay_ms));
-	observer.stagger_ns = HWT_MS(stagger_ms);
 }
 
 #endif

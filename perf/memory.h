@@ -3,10 +3,9 @@
  * memory: how many bytes does a pending timeout take, everything counted, and
  * are they released when it has ended?
  *
- *   count=1000000  so many are pending at once; the growth of RSS is printed
- *   spread_s=0     their delays are an hour, and up to so much more
- *   ended=1        they are cancelled, and a second later RSS is printed, as a
- *                  multiple of that after a warm-up
+ *   count=1000000  so many, an hour away, are pending at once: growth of RSS
+ *   ended=1        they are cancelled, and RSS a second later is a multiple of
+ *                  that after a warm-up
  *   tick_ms=100
  *
  * The memory of handles is mapped apart, and unmapped or not counted.
@@ -27,7 +26,7 @@ enum {
 static struct {
 	struct subject *subject;
 	subject_handle *handles;
-	uint64_t count, spread_ns, tick_ns;
+	uint64_t count, tick_ns;
 } memory_run;
 
 /* All of it is resident from the start. */
@@ -63,8 +62,7 @@ memory_schedule(uint64_t count)
 
 	for (i = 0; i < count; i++) {
 		subject_schedule(memory_run.subject, &memory_run.handles[i],
-		    stray_task, NULL,
-		    HWT_SEC(3600) + i * (memory_run.spread_ns / count));
+		    stray_task, NULL, HWT_SEC(3600));
 		turn_seldom(memory_run.subject, i);
 	}
 	memory_pass_ticks();
@@ -114,7 +112,6 @@ memory_ended(void)
 	pass_until_ns(memory_run.subject, perf_now_ns() + HWT_SEC(1));
 	after = (double)perf_rss_exact_bytes();
 	perf_metric("rss_after", "ratio", after / before);
-	perf_metric("rss_after_mib", "MiB", after / 1048576);
 }
 
 static void
@@ -124,7 +121,6 @@ memory(uint64_t seed)
 
 	(void)seed;
 	memory_run.count = perf_option("count", 1000000);
-	memory_run.spread_ns = HWT_SEC(perf_option("spread_s", 0));
 	memory_run.tick_ns = HWT_MS(perf_option("tick_ms", 100));
 	perf_options_end();
 	perf_must(memory_run.count >= MEMORY_WARM_UP && memory_run.tick_ns,

@@ -3,11 +3,10 @@
  * For all benchmarks, those of the modules too: options, clocks, random
  * numbers, a histogram, and the lines in which they print figures.
  *
- * A benchmark does one round of one case for one subject; perf/run calls it,
- * round after round, and computes medians. Options are name=value. It prints
- * lines of name, unit and value. Exit status 77: the subject cannot do this
- * case, and stderr says why. With "about" as the only argument it prints its
- * compiler, flags and version.
+ * A benchmark does one round of one case for one subject, for perf/run. Options
+ * are name=value. It prints lines of name, unit and value. Exit status 77: the
+ * subject cannot do this case, and stderr says why. With "about" as the only
+ * argument it prints its compiler, flags and version.
  */
 #ifndef PERF_H
 #define PERF_H
@@ -260,10 +259,9 @@ perf_start(pthread_t *thread, void *(*function)(void *arg), void *arg)
 
 #ifdef CPU_SET
 /* Gives the calling thread a processor of its own, if there are enough for
- * count threads: otherwise the kernel leaves threads that were woken together
- * on one processor for a good part of a round, where a mutex is not contended.
- * The processors of the first call count, since a thread inherits those of its
- * creator, which may have been pinned. For programs that define _GNU_SOURCE. */
+ * count threads: otherwise the kernel may leave threads that were woken
+ * together on one, where a mutex is not contended. The processors of the first
+ * call count, since a thread inherits those of its creator. */
 static inline void
 perf_pin(unsigned number, unsigned count)
 {
@@ -372,35 +370,21 @@ perf_histogram_ns(const struct perf_histogram *histogram, double part)
 /* PREFIX_p50_UNIT and so on, in units of so many nanoseconds. */
 static inline void
 perf_metric_parts(const struct perf_histogram *histogram, const char *prefix,
-    const char *unit, double unit_ns, bool with_p999)
+    const char *unit, double unit_ns)
 {
 	static const struct {
 		const char *name;
 		double part;
-	} parts[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1}};
+	} parts[] = {{"p50", 0.5}, {"p99", 0.99}, {"max", 1}};
 	char name[64];
 	unsigned i;
 
-	for (i = 0; i < 4; i++) {
-		if (i == 2 && !with_p999)
-			continue;
+	for (i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "%s_%s_%s", prefix, parts[i].name,
 		    unit);
 		perf_metric(name, unit,
 		    perf_histogram_ns(histogram, parts[i].part) / unit_ns);
 	}
-}
-
-static inline void
-perf_metric_calls(const char *prefix, const struct perf_histogram *histogram)
-{
-	perf_metric_parts(histogram, prefix, "ns", 1, true);
-}
-
-static inline void
-perf_metric_lateness(const char *prefix, const struct perf_histogram *histogram)
-{
-	perf_metric_parts(histogram, prefix, "ms", 1e6, false);
 }
 
 static inline int

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the subjects for one thread share, each of which has a timer of another
- * library or of the kernel in a record with the task. Records are kept for
- * reuse. The header that includes this one has native_timer before it, and
+ * What the subjects for one thread share: a timer of another library or of the
+ * kernel in a record with the task, kept for reuse. The header that includes
+ * this one has native_timer before it, and
  *
  *   native_init     makes a timer that is not armed, once for each record
  *   native_arm      arms it, or moves its deadline; delay_ns is at least 1

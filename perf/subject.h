@@ -44,11 +44,6 @@ static _Thread_local uint64_t subject_turn_ns __attribute__((unused));
 #ifndef SUBJECT_SINGLE
 #define SUBJECT_SINGLE 0
 #endif
-/* 1: tasks of an earlier tick start before those of a later one; boundaries are
- * the clock at creation plus n ticks. */
-#ifndef SUBJECT_TICK_ORDER
-#define SUBJECT_TICK_ORDER 0
-#endif
 
 static inline void
 subject_turn_begins(uint64_t now_ns)

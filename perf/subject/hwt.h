@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define SUBJECT_TICK_ORDER 1
-
 #undef SUBJECT_TASK
 #define SUBJECT_TASK(name, arg) \
 	static void name(       \

@@ -9,24 +9,18 @@
  *
  * A handle is the pointer. The owner of a handle cancels it once, whether the
  * timeout has ended or not, and so frees it; without a handle, the worker frees
- * it after its task. So the baseline needs none of the generations with which
- * hwt refuses stale handles.
+ * it after its task.
  *
- * Who would call it unfair, and the variant that they would write, of which
- * perf/rules.mk has the names:
+ * Who would call it unfair, and the variant that they would write (rules.mk):
  *
  *   "Each thread has a wheel of its own, and a timeout is embedded in its
  *    connection: no malloc."                  MUTEX_WHEEL_SHARDS
  *   "One notes the activity, and checks it when the timeout is due."
  *                                             MUTEX_WHEEL_LAZY
  *   "The loop has read the clock already."    SUBJECT_DEADLINES
- *   "CLOCK_MONOTONIC_COARSE is cheaper."      It lags under load by more than
- *                                             its resolution: timeouts would be
- *                                             early. With deadlines none is
- *                                             read.
+ *   "CLOCK_MONOTONIC_COARSE is cheaper."      Timeouts would be early.
  *   "A loop's own timers need no lock."       subject/libuv.h
  */
-#define SUBJECT_TICK_ORDER 1
 
 /* 1: what is pushed out stays in its bucket. Its deadline is stored without the
  * lock, and checked when the bucket is due: the third way in libev's manual. */

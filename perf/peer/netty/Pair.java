@@ -20,8 +20,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * pair, as in perf/calls.h, of Netty's HashedWheelTimer: threads schedule one
- * timeout and cancel the oldest. All that is measured is run once before, until the just-in-time compiler has done its work; then the
- * garbage of that is collected.
+ * timeout and cancel the oldest. All that is measured is run once before, for
+ * the just-in-time compiler; then the garbage of that is collected.
  *
  * Who would call it unfair: Netty's users, since in a handler they schedule on
  * their event loop, which has a heap without locks for its own thread.
