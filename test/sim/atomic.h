@@ -18,7 +18,6 @@
 
 #define APART
 #define EPOCH_PAGE CACHE_LINE
-#define REGISTRY_CHAINS 2u
 #define INDEX_BITS 12
 #define SLAB_BITS 3
 #define PAGE_BITS 1
@@ -108,7 +107,6 @@ SIM_MODIFY(a64_add_seq, old + value)
 SIM_MODIFY(a64_swap_seq, value)
 SIM_MODIFY(a64_or_seq, old | value)
 SIM_MODIFY(a64_and_seq, old &value)
-
 
 #define SIM_CAS(name, order)                                            \
 	static inline bool name(a64_t *p, uint64_t old, uint64_t value) \
