@@ -2,18 +2,21 @@
 /*
  * ROWS. The key of a row is a queue's number times 2^40 and a serial. Serial 0
  * is the machine's header, others are records. Queue 0 is the directory: its
- * serials are the numbers of queues, and its rows their names.
+ * serials are the numbers of queues, and its rows their names; and in serial 0
+ * the greatest fence of queues that were removed, above which those of a new
+ * queue begin.
  */
 #include "modules/durable/server/queues.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #define NUMBER_SHIFT 40
 #define NUMBER_MAX ((UINT64_C(1) << 22) - 1)
-#define NAME_MAX_BYTES 130 /* of a space and a queue, and what joins them */
+#define EMPTY_MS 3600000 /* after which an empty queue is removed */
 
 static uint64_t
 row_key(uint64_t number, uint64_t serial)
@@ -78,6 +81,7 @@ queues_get(struct queues *queues, const char *name, size_t length)
 		return queue;
 	queue = queue_create(queues, name, length);
 	if (queue != NULL) {
+		queue->machine->fence = queues->fence;
 		machine_new_epoch(queue->machine);
 		clock_begin(&queue->clock, queue->machine);
 	}
@@ -87,8 +91,7 @@ queues_get(struct queues *queues, const char *name, size_t length)
 void
 queues_drop_unused(struct queues *queues, struct queue *queue)
 {
-	if (queue->number == 0 && !queue->dirty && !queue->served &&
-	    queue->waiting == NULL)
+	if (queue->number == 0 && !queue->dirty && queue->waiting == 0)
 		queue_destroy(queues, queue);
 }
 
@@ -121,7 +124,12 @@ load_name(
 {
 	struct queue *queue;
 
-	if (length == 0 || length > NAME_MAX_BYTES || number > NUMBER_MAX)
+	if (number == 0 && length == sizeof(queues->fence)) {
+		memcpy(&queues->fence, name, length);
+		return true;
+	}
+	if (number == 0 || length == 0 || length > QUEUE_NAME_MAX ||
+	    number > NUMBER_MAX)
 		return false;
 	queue = queue_create(queues, name, length);
 	if (queue == NULL)
@@ -151,7 +159,7 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 }
 
 int
-queues_open(struct queues *queues, const char *folder)
+queues_open(struct queues *queues, const char *folder, char why[200])
 {
 	struct loading loading = {.queues = queues};
 	struct queue *queue;
@@ -161,20 +169,21 @@ queues_open(struct queues *queues, const char *folder)
 	queues->names.key = queue_key;
 	(void)!getrandom(&queues->seed, sizeof(queues->seed), GRND_NONBLOCK);
 	queues->names.seed = queues->seed;
-	error = store_open(&queues->store, folder);
+	error = store_open(&queues->store, folder, why);
 	if (error != 0)
 		return error;
 	error = store_scan(queues->store, load_row, &loading);
-	if (error == -ECANCELED)
-		error = -EILSEQ;
 	for (queue = queues->first; queue && error == 0; queue = queue->next) {
 		if (!machine_load_end(queue->machine))
 			error = -EILSEQ;
 		machine_new_epoch(queue->machine);
 		clock_begin(&queue->clock, queue->machine);
+		queue->changed_ms = queue->machine->time.now_ms;
 	}
-	if (error != 0)
+	if (error != 0) {
+		(void)snprintf(why, 200, "%s: it is damaged", folder);
 		queues_close(queues);
+	}
 	return error;
 }
 
@@ -196,10 +205,11 @@ stored_revision(const struct machine *machine)
 static void
 mark_dirty(struct queues *queues, struct queue *queue)
 {
-	queue->looked_at = true;
+	queue->changed = true;
 	if (queue->dirty)
 		return;
 	queue->dirty = true;
+	queue->changed_ms = clock_time(&queue->clock).now_ms;
 	queue->dirty_next = queues->dirty;
 	queues->dirty = queue;
 }
@@ -225,6 +235,19 @@ queues_run(struct queues *queues, struct queue *queue,
 		mark_dirty(queues, queue);
 }
 
+/* As it was made. */
+static bool
+is_empty(const struct queue *queue)
+{
+	const struct machine *machine = queue->machine;
+	const struct machine_limits *limits = &machine->limits;
+
+	return queue->number != 0 && queue->waiting == 0 &&
+	    machine->records.count == 0 && !machine->paused &&
+	    !machine->memory_level && limits->running == 0 &&
+	    limits->rate == 0 && limits->pending == 0;
+}
+
 void
 queues_tidy(struct queues *queues)
 {
@@ -234,6 +257,10 @@ queues_tidy(struct queues *queues)
 	for (queue = queues->first; queue != NULL; queue = queue->next) {
 		struct machine_time time = clock_time(&queue->clock);
 
+		queue->gone = !queue->dirty && is_empty(queue) &&
+		    time.now_ms - queue->changed_ms > EMPTY_MS;
+		if (queue->gone)
+			mark_dirty(queues, queue);
 		if (machine_wait_ms(queue->machine, time) > 0 ||
 		    !machine_reserve(queue->machine))
 			continue;
@@ -270,6 +297,22 @@ put_record(struct store *store, uint64_t number, const struct change *change)
 }
 
 static enum store_error
+remove_queue(struct queues *queues, struct queue *queue)
+{
+	enum store_error error;
+
+	if (queue->machine->fence > queues->fence)
+		queues->fence = queue->machine->fence;
+	error = store_put(queues->store, row_key(0, 0), &queues->fence,
+	    sizeof(queues->fence));
+	if (error == STORE_OK)
+		error = store_remove(queues->store, row_key(queue->number, 0));
+	if (error == STORE_OK)
+		error = store_remove(queues->store, row_key(0, queue->number));
+	return error;
+}
+
+static enum store_error
 put_queue(struct queues *queues, struct queue *queue)
 {
 	unsigned char header[MACHINE_HEADER_MAX];
@@ -278,6 +321,8 @@ put_queue(struct queues *queues, struct queue *queue)
 	uint64_t number = queue->number;
 	size_t i;
 
+	if (queue->gone)
+		return remove_queue(queues, queue);
 	if (number == 0) {
 		if (queues->last_number == NUMBER_MAX)
 			return STORE_FULL;
@@ -344,7 +389,7 @@ undo_all(struct queues *queues)
 	store_roll_back(queues->store);
 	while ((queue = queues->dirty) != NULL) {
 		queues->dirty = queue->dirty_next;
-		queue->dirty = false;
+		queue->dirty = queue->gone = false;
 		whole = whole && undo_queue(queues, queue);
 	}
 	queues->disk_full = true;
@@ -375,6 +420,8 @@ queues_commit(struct queues *queues)
 		queues->dirty = queue->dirty_next;
 		queue->dirty = false;
 		machine_settle(queue->machine);
+		if (queue->gone)
+			queue_destroy(queues, queue);
 	}
 	return error;
 }

@@ -13,7 +13,7 @@
 #include "modules/durable/machine/command.h"
 #include "modules/durable/server/store.h"
 
-struct connection;
+#define QUEUE_NAME_MAX 130 /* of a space and a queue, and what joins them */
 
 struct queue {
 	struct node node; /* by name */
@@ -23,10 +23,14 @@ struct queue {
 	struct queue_clock clock;
 	uint64_t number; /* of its rows; 0: it has none yet */
 	bool dirty;
-	bool looked_at; /* its waiting takes are to be tried */
-	bool served; /* they are being tried: it is not dropped */
-	struct connection *waiting; /* first to wait; the server's */
-	struct queue *waited_next, *waited_prev; /* while there is one */
+	uint64_t changed_ms; /* when it became dirty last, on its clock */
+	bool gone; /* its rows are to be removed */
+	bool changed; /* since its waiting takes were tried */
+	/* The server's: how many takes wait for it, in which pass through them
+	 * it was seen last, and whether there may be something for them. */
+	size_t waiting;
+	uint64_t pass;
+	bool ready;
 	size_t name_length;
 	char name[];
 };
@@ -36,12 +40,13 @@ struct queues {
 	struct table names;
 	struct queue *first, *dirty;
 	uint64_t last_number;
+	uint64_t fence; /* no queue that was removed has given a greater one */
 	uint64_t seed;
 	bool disk_full; /* adds are refused */
 };
 
-/* 0, or -errno as store_open and store_scan; the queues of a new epoch. */
-int queues_open(struct queues *queues, const char *folder);
+/* 0, or -errno as store_open, and why; the queues of a new epoch. */
+int queues_open(struct queues *queues, const char *folder, char why[200]);
 void queues_close(struct queues *queues);
 
 /* The queue of that name, and makes one in memory; NULL: no memory. */
@@ -54,7 +59,8 @@ void queues_drop_unused(struct queues *queues, struct queue *queue);
 void queues_run(struct queues *queues, struct queue *queue,
     const struct command *command, struct call *call);
 
-/* Removes what has ended, in queues that nobody has asked for a while. */
+/* Removes what has ended, in queues that nobody has asked for a while; and
+ * queues that have been empty for an hour. */
 void queues_tidy(struct queues *queues);
 
 /* STORE_FULL: everything since the last commit was undone. STORE_BROKEN: the

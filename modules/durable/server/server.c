@@ -12,7 +12,8 @@
  *   5. Send.
  *
  * A connection that waits keeps its request at the beginning of its input, and
- * runs nothing else until that is answered.
+ * runs nothing else until that is answered. One whose answers are not read runs
+ * nothing until they are, and is closed after a while.
  */
 #include "modules/durable/server/server.h"
 
@@ -32,13 +33,15 @@
 #include "modules/durable/server/request.h"
 
 #define EVENTS_MAX 256
-#define READ_BYTES 262144
-#define TIDY_NS UINT64_C(1000000000)
-/* A client that does not read its answers. */
-#define OUTPUT_MAX ((size_t)256 << 20)
+#define READ_BYTES 65536
+#define TIDY_NS (1000 * CLOCK_MS_NS)
+#define OUTPUT_MAX ((size_t)64 << 20) /* and one answer */
+#define OUTPUT_NS (10000 * CLOCK_MS_NS) /* in which some of it is read */
+#define INPUT_UNKNOWN_MAX 4096 /* of a client before AUTH */
 #define BUFFER_KEPT 65536 /* of an empty one */
 #define PAYLOAD_DEFAULT 65536
 #define LISTENERS_MAX 8
+#define NAMES_MAX 500 /* of an answer, about */
 #define WAKE_STOP (-1)
 
 struct buffer {
@@ -46,15 +49,13 @@ struct buffer {
 	size_t begin, end, room;
 };
 
-enum source_kind {
-	SOURCE_WAKE,
-	SOURCE_LISTENER,
-	SOURCE_CONNECTION
-};
-
 /* What epoll tells of. */
 struct source {
-	enum source_kind kind;
+	enum {
+		SOURCE_WAKE,
+		SOURCE_LISTENER,
+		SOURCE_CONNECTION
+	} kind;
 	int fd;
 };
 
@@ -66,14 +67,16 @@ struct connection {
 	/* Of out, what may be sent; and how many replies follow. */
 	size_t committed;
 	size_t replies;
+	uint64_t sent_ns; /* when some was sent, or there was none */
+	uint32_t events; /* that epoll tells of */
 	bool touched; /* in this round */
+	bool held; /* requests wait until output was sent */
 	bool closing; /* after what is to be sent */
 	bool failed; /* at once */
 	bool authenticated;
-	bool sees_output; /* epoll waits until it can be sent to */
 	/* While it waits in a take: */
 	struct queue *waits_for;
-	struct connection *wait_next, *wait_prev;
+	struct connection *wait_next, **wait_link;
 	uint64_t wait_until_ns;
 };
 
@@ -91,29 +94,42 @@ struct server {
 	bool stopping; /* by the thread that runs it */
 	bool broken; /* the store; nothing is sent any more */
 	struct connection *first, *touched;
-	struct queue *waited; /* all that somebody waits for */
+	unsigned long connections;
+	/* Those that wait, first to wait first; each pass through them sees
+	 * each queue for the first time once. */
+	struct connection *waiting, **waiting_end;
+	uint64_t pass;
 	uint64_t tidy_ns; /* when it was done last */
 	struct request request; /* the one that is being run */
 };
+
+/*
+ * Buffers.
+ */
+
+static size_t
+buffer_length(const struct buffer *buffer)
+{
+	return buffer->end - buffer->begin;
+}
 
 /* False: no memory. */
 static bool
 buffer_prepare(struct buffer *buffer, size_t more)
 {
-	size_t length = buffer->end - buffer->begin;
+	size_t length = buffer_length(buffer);
 	size_t room = 2 * (length + more);
-	char *bytes;
+	char *bytes = buffer->bytes;
 
 	if (buffer->room - buffer->end >= more)
 		return true;
-	if (buffer->begin >= more && buffer->begin >= length) {
-		memmove(buffer->bytes, buffer->bytes + buffer->begin, length);
-	} else {
+	if (buffer->begin < more || buffer->begin < length)
 		bytes = malloc(room);
-		if (bytes == NULL)
-			return false;
-		if (length > 0)
-			memcpy(bytes, buffer->bytes + buffer->begin, length);
+	if (bytes == NULL)
+		return false;
+	if (length > 0)
+		memmove(bytes, buffer->bytes + buffer->begin, length);
+	if (bytes != buffer->bytes) {
 		free(buffer->bytes);
 		buffer->bytes = bytes;
 		buffer->room = room;
@@ -136,19 +152,18 @@ buffer_consume(struct buffer *buffer, size_t length)
 	}
 }
 
-/* Output is appended behind begin; committed counts from begin. */
+/*
+ * Answers.
+ */
+
 static void
 out_bytes(struct connection *connection, const void *bytes, size_t length)
 {
 	struct buffer *out = &connection->out;
 
+	connection->failed |= !buffer_prepare(out, length);
 	if (connection->failed)
 		return;
-	if (out->end - out->begin + length > OUTPUT_MAX ||
-	    !buffer_prepare(out, length)) {
-		connection->failed = true;
-		return;
-	}
 	memcpy(out->bytes + out->end, bytes, length);
 	out->end += length;
 }
@@ -204,12 +219,6 @@ answer_error(void *ctx, const char *text)
 }
 
 static void
-answer_text(struct connection *connection, const char *text)
-{
-	answer_bytes(connection, text, strlen(text));
-}
-
-static void
 touch(struct server *server, struct connection *connection)
 {
 	if (connection->touched)
@@ -219,72 +228,67 @@ touch(struct server *server, struct connection *connection)
 	server->touched = connection;
 }
 
+/* The transaction of the round did not commit. */
+static void
+replace_replies(struct connection *connection)
+{
+	connection->out.end = connection->out.begin + connection->committed;
+	for (; connection->replies > 0; connection->replies--)
+		answer_error(connection, "FULL the disk is full");
+}
+
+/* Stores what has changed. All replies so far may be sent then, unless the
+ * store is broken. */
+static void
+commit(struct server *server)
+{
+	enum store_error error;
+	struct connection *each;
+
+	if (server->broken)
+		return;
+	error = queues_commit(&server->queues);
+	server->broken = error == STORE_BROKEN;
+	for (each = server->touched; each; each = each->touched_next) {
+		if (error == STORE_FULL)
+			replace_replies(each);
+		each->replies = 0;
+		each->committed = buffer_length(&each->out);
+	}
+}
+
 /*
- * Waiting.
+ * Commands on a queue.
  */
 
 static void
 wait_begin(struct server *server, struct connection *connection,
     struct queue *queue, uint64_t block_ms)
 {
-	struct connection *last;
-
 	connection->waits_for = queue;
-	connection->wait_next = NULL;
+	queue->waiting++;
 	connection->wait_until_ns = block_ms == 0
 	    ? UINT64_MAX
 	    : clock_steady_ns() + block_ms * CLOCK_MS_NS;
-	if (queue->waiting == NULL) {
-		connection->wait_prev = connection;
-		queue->waiting = connection;
-		queue->waited_prev = NULL;
-		queue->waited_next = server->waited;
-		if (server->waited != NULL)
-			server->waited->waited_prev = queue;
-		server->waited = queue;
-		return;
-	}
-	/* The first has the last as its prev. */
-	last = queue->waiting->wait_prev;
-	last->wait_next = connection;
-	connection->wait_prev = last;
-	queue->waiting->wait_prev = connection;
+	connection->wait_next = NULL;
+	connection->wait_link = server->waiting_end;
+	*server->waiting_end = connection;
+	server->waiting_end = &connection->wait_next;
 }
 
 static void
 wait_end(struct server *server, struct connection *connection)
 {
 	struct queue *queue = connection->waits_for;
-	struct connection *after = connection->wait_next;
 
-	if (queue->waiting == connection)
-		queue->waiting = after;
+	*connection->wait_link = connection->wait_next;
+	if (connection->wait_next != NULL)
+		connection->wait_next->wait_link = connection->wait_link;
 	else
-		connection->wait_prev->wait_next = after;
-	if (after == NULL)
-		after = queue->waiting;
-	if (after != NULL)
-		after->wait_prev = connection->wait_prev;
+		server->waiting_end = connection->wait_link;
 	connection->waits_for = NULL;
-	if (queue->waiting != NULL)
-		return;
-	if (queue->waited_prev != NULL)
-		queue->waited_prev->waited_next = queue->waited_next;
-	else
-		server->waited = queue->waited_next;
-	if (queue->waited_next != NULL)
-		queue->waited_next->waited_prev = queue->waited_prev;
-}
-
-/*
- * Requests.
- */
-
-static struct reply
-reply_to(struct connection *connection)
-{
-	return (struct reply){connection, answer_array, answer_number,
-	    answer_bytes, answer_null, answer_error};
+	queue->waiting--;
+	queues_drop_unused(&server->queues, queue);
 }
 
 /* True: it was answered; false: it waits. */
@@ -293,7 +297,8 @@ run_on_queue(struct server *server, struct connection *connection,
     const struct command *command, bool final)
 {
 	const struct request *request = &server->request;
-	const struct reply reply = reply_to(connection);
+	const struct reply reply = {connection, answer_array, answer_number,
+	    answer_bytes, answer_null, answer_error};
 	struct call call = {
 	    .argc = request->count - 2,
 	    .argv = request->word + 2,
@@ -304,7 +309,7 @@ run_on_queue(struct server *server, struct connection *connection,
 	const struct argument *name = &request->word[1];
 	struct queue *queue;
 
-	if (name->length == 0 || name->length > 130) {
+	if (name->length == 0 || name->length > QUEUE_NAME_MAX) {
 		answer_error(connection, "ARG a key has 1 to 130 bytes");
 		return true;
 	}
@@ -314,14 +319,15 @@ run_on_queue(struct server *server, struct connection *connection,
 		return true;
 	}
 	queues_run(&server->queues, queue, command, &call);
-	if (call.blocked) {
-		if (connection->waits_for == NULL)
-			wait_begin(server, connection, queue, call.block_ms);
-		return false;
-	}
+	if (call.blocked && connection->waits_for == NULL)
+		wait_begin(server, connection, queue, call.block_ms);
 	queues_drop_unused(&server->queues, queue);
-	return true;
+	return !call.blocked;
 }
+
+/*
+ * The server's own commands.
+ */
 
 static bool
 word_is(const struct server *server, size_t at, const char *word)
@@ -351,87 +357,86 @@ run_auth(struct server *server, struct connection *connection)
 static void
 run_info(struct server *server, struct connection *connection)
 {
-	const struct connection *of;
 	const struct queue *queue;
-	unsigned long clients = 0, queues = 0, tasks = 0;
+	unsigned long tasks = 0;
 	char text[256];
+	int length;
 
-	for (of = server->first; of != NULL; of = of->next)
-		clients++;
-	for (queue = server->queues.first; queue; queue = queue->next) {
-		queues++;
+	for (queue = server->queues.first; queue; queue = queue->next)
 		tasks += queue->machine->records.count;
-	}
-	(void)snprintf(text, sizeof(text),
+	length = snprintf(text, sizeof(text),
 	    "# Server\r\nhwtd_version:%s\r\nloading:0\r\n"
 	    "# Clients\r\nconnected_clients:%lu\r\n"
-	    "# Queues\r\nqueues:%lu\r\ntasks:%lu\r\ndisk_full:%d\r\n",
-	    hwt_version(), clients, queues, tasks, server->queues.disk_full);
-	answer_text(connection, text);
+	    "# Queues\r\nqueues:%zu\r\ntasks:%lu\r\ndisk_full:%d\r\n",
+	    hwt_version(), server->connections, server->queues.names.count,
+	    tasks, server->queues.disk_full);
+	answer_bytes(connection, text, (size_t)length);
 }
 
-/* HWT.QUEUES cursor count: all at once, with the cursor 0. */
+struct found {
+	const struct queue *queue[2 * NAMES_MAX];
+	size_t count;
+};
+
+/* One that has no rows may yet be undone. */
+static void
+note_queue(struct node *node, void *ctx)
+{
+	const struct queue *queue = (const void *)node;
+	struct found *found = ctx;
+
+	if (queue->number != 0 && found->count < 2 * NAMES_MAX)
+		found->queue[found->count++] = queue;
+}
+
+/* HWT.QUEUES cursor count: [cursor, [name, ...]]. */
 static void
 run_queues(struct server *server, struct connection *connection)
 {
-	const struct queue *queue;
-	size_t count = 0;
+	const struct request *request = &server->request;
+	struct found found = {.count = 0};
+	uint64_t cursor, most;
+	char text[24];
+	size_t i;
 
-	for (queue = server->queues.first; queue; queue = queue->next)
-		count += queue->number != 0;
-	answer_array(connection, 2);
-	answer_text(connection, "0");
-	answer_array(connection, count);
-	for (queue = server->queues.first; queue; queue = queue->next) {
-		if (queue->number != 0)
-			answer_bytes(
-			    connection, queue->name, queue->name_length);
-	}
-}
-
-/* The transaction of the round did not commit. */
-static void
-replace_replies(struct connection *connection)
-{
-	connection->out.end = connection->out.begin + connection->committed;
-	for (; connection->replies > 0; connection->replies--)
-		answer_error(connection, "FULL the disk is full");
-}
-
-/* Stores what has changed. All replies so far may be sent then, unless the
- * store is broken. */
-static void
-commit(struct server *server)
-{
-	enum store_error error;
-	struct connection *each;
-
-	if (server->broken)
+	if (request->count != 3 ||
+	    !argument_number(&request->word[1], 0, INT64_MAX, &cursor) ||
+	    !argument_number(&request->word[2], 1, INT64_MAX, &most)) {
+		answer_error(connection, "ARG HWT.QUEUES cursor count");
 		return;
-	error = queues_commit(&server->queues);
-	server->broken = error == STORE_BROKEN;
-	for (each = server->touched; each; each = each->touched_next) {
-		if (error == STORE_FULL)
-			replace_replies(each);
-		each->replies = 0;
-		each->committed = each->out.end - each->out.begin;
 	}
+	if (most > NAMES_MAX)
+		most = NAMES_MAX;
+	/* The lowest bit of a cursor is 0, and 63 bits have 19 digits. */
+	cursor *= 2;
+	do
+		cursor = table_scan(
+		    &server->queues.names, cursor, note_queue, &found);
+	while (cursor != 0 && found.count < most);
+	answer_array(connection, 2);
+	answer_bytes(connection, text,
+	    (size_t)snprintf(
+		text, sizeof(text), "%llu", (unsigned long long)cursor / 2));
+	answer_array(connection, found.count);
+	for (i = 0; i < found.count; i++)
+		answer_bytes(connection, found.queue[i]->name,
+		    found.queue[i]->name_length);
 }
 
 static void
 run_backup(struct server *server, struct connection *connection)
 {
-	const struct request *request = &server->request;
+	const struct argument *given = &server->request.word[1];
 	char path[4096];
 	int error;
 
-	if (request->count != 2 || request->word[1].length >= sizeof(path) ||
-	    memchr(request->word[1].bytes, 0, request->word[1].length)) {
+	if (server->request.count != 2 || given->length >= sizeof(path) ||
+	    memchr(given->bytes, 0, given->length) != NULL) {
 		answer_error(connection, "ARG HWT.BACKUP path");
 		return;
 	}
-	memcpy(path, request->word[1].bytes, request->word[1].length);
-	path[request->word[1].length] = '\0';
+	memcpy(path, given->bytes, given->length);
+	path[given->length] = '\0';
 	/* What was answered must be in the copy. */
 	commit(server);
 	error =
@@ -444,54 +449,46 @@ run_backup(struct server *server, struct connection *connection)
 				     : "ERR the copy could not be written");
 }
 
-/* What clients of Redis send by themselves. False: it is none of these. */
-static bool
-run_common(struct server *server, struct connection *connection)
+static void
+run_own(struct server *server, struct connection *connection)
 {
 	const struct request *request = &server->request;
 
-	if (word_is(server, 0, "PING") || word_is(server, 0, "ECHO")) {
-		if (request->count > 1)
-			answer_bytes(connection, request->word[1].bytes,
-			    request->word[1].length);
-		else
-			answer_line(connection, '+', "PONG");
-	} else if (word_is(server, 0, "INFO")) {
+	if (word_is(server, 0, "HWT.QUEUES"))
+		run_queues(server, connection);
+	else if (word_is(server, 0, "HWT.BACKUP"))
+		run_backup(server, connection);
+	else if (word_is(server, 0, "INFO"))
 		run_info(server, connection);
-	} else if (word_is(server, 0, "SELECT")) {
-		if (word_is(server, 1, "0"))
-			answer_line(connection, '+', "OK");
-		else
-			answer_error(connection, "ARG there is database 0");
-	} else if (word_is(server, 0, "CLIENT")) {
+	else if (request->count > 1 &&
+	    (word_is(server, 0, "PING") || word_is(server, 0, "ECHO")))
+		answer_bytes(connection, request->word[1].bytes,
+		    request->word[1].length);
+	else if (word_is(server, 0, "PING"))
+		answer_line(connection, '+', "PONG");
+	else if (word_is(server, 0, "SELECT") && word_is(server, 1, "0"))
 		answer_line(connection, '+', "OK");
-	} else if (word_is(server, 0, "COMMAND")) {
-		answer_array(connection, 0);
-	} else if (word_is(server, 0, "QUIT")) {
+	else if (word_is(server, 0, "SELECT"))
+		answer_error(connection, "ARG there is database 0");
+	else if ((connection->closing = word_is(server, 0, "QUIT")))
 		answer_line(connection, '+', "OK");
-		connection->closing = true;
-	} else {
-		return false;
-	}
-	return true;
+	else
+		answer_error(connection, "ERR unknown command");
 }
 
-static const struct command *
-command_of(const struct request *request)
-{
-	const struct argument *word = &request->word[0];
-
-	if (word->length < 4 || strncasecmp(word->bytes, "HWT.", 4) != 0)
-		return NULL;
-	return command_find(word->bytes + 4, word->length - 4);
-}
+/*
+ * Requests.
+ */
 
 /* Runs the request that was parsed. False: it waits. */
 static bool
 run_request(struct server *server, struct connection *connection)
 {
-	const struct command *command = command_of(&server->request);
+	const struct argument *word = &server->request.word[0];
+	const struct command *command = NULL;
 
+	if (word->length > 4 && strncasecmp(word->bytes, "HWT.", 4) == 0)
+		command = command_find(word->bytes + 4, word->length - 4);
 	if (word_is(server, 0, "AUTH"))
 		run_auth(server, connection);
 	else if (word_is(server, 0, "HELLO"))
@@ -499,32 +496,39 @@ run_request(struct server *server, struct connection *connection)
 		answer_error(connection, "NOPROTO only RESP2 is spoken");
 	else if (!connection->authenticated)
 		answer_error(connection, "NOAUTH AUTH first");
-	else if (command != NULL && server->request.count >= 2)
+	else if (command == NULL)
+		run_own(server, connection);
+	else if (server->request.count >= 2)
 		return run_on_queue(server, connection, command, false);
-	else if (command != NULL)
+	else
 		answer_error(connection, "ARG a key is missing");
-	else if (word_is(server, 0, "HWT.QUEUES"))
-		run_queues(server, connection);
-	else if (word_is(server, 0, "HWT.BACKUP"))
-		run_backup(server, connection);
-	else if (!run_common(server, connection))
-		answer_error(connection, "ERR unknown command");
 	return true;
+}
+
+/* Parses what the input begins with. */
+static long
+parse(struct server *server, struct connection *connection, const char **error)
+{
+	return request_parse(&server->request,
+	    connection->in.bytes + connection->in.begin,
+	    buffer_length(&connection->in), error);
 }
 
 /* Runs all whole requests of a connection, up to one that waits. */
 static void
 run_requests(struct server *server, struct connection *connection)
 {
-	struct buffer *in = &connection->in;
 	const char *error;
 	long length;
 
 	touch(server, connection);
+	connection->held = false;
 	while (connection->waits_for == NULL && !connection->closing &&
 	    !connection->failed) {
-		length = request_parse(&server->request, in->bytes + in->begin,
-		    in->end - in->begin, &error);
+		connection->held = buffer_length(&connection->out) > OUTPUT_MAX;
+		if (connection->held)
+			return;
+		length = parse(server, connection, &error);
 		if (length == 0)
 			return;
 		if (length < 0) {
@@ -538,7 +542,7 @@ run_requests(struct server *server, struct connection *connection)
 				return;
 			connection->replies++;
 		}
-		buffer_consume(in, (size_t)length);
+		buffer_consume(&connection->in, (size_t)length);
 	}
 }
 
@@ -546,80 +550,83 @@ run_requests(struct server *server, struct connection *connection)
 static bool
 wait_try(struct server *server, struct connection *connection, bool final)
 {
-	struct buffer *in = &connection->in;
 	const char *error;
-	long length = request_parse(&server->request, in->bytes + in->begin,
-	    in->end - in->begin, &error);
+	long length = parse(server, connection, &error);
 
 	if (!run_on_queue(server, connection,
 		command_find("TAKE", strlen("TAKE")), final))
 		return false;
 	wait_end(server, connection);
 	connection->replies++;
-	buffer_consume(in, (size_t)length);
+	buffer_consume(&connection->in, (size_t)length);
 	run_requests(server, connection);
 	return true;
 }
 
-static void
-serve_queue(struct server *server, struct queue *queue, uint64_t now_ns)
+static bool
+is_first_of_queue(const struct server *server, struct queue *queue)
 {
-	struct connection *connection, *next;
-	bool ready = queue->looked_at ||
-	    machine_wait_ms(queue->machine, clock_time(&queue->clock)) == 0;
+	bool first = queue->pass != server->pass;
 
-	queue->looked_at = false;
-	while (ready && (connection = queue->waiting) != NULL)
-		ready = wait_try(server, connection, false);
-	for (connection = queue->waiting; connection; connection = next) {
-		next = connection->wait_next;
-		if (connection->wait_until_ns <= now_ns)
-			(void)wait_try(server, connection, true);
-	}
+	queue->pass = server->pass;
+	return first;
 }
 
+static uint64_t
+queue_wait_ms(struct queue *queue)
+{
+	return machine_wait_ms(queue->machine, clock_time(&queue->clock));
+}
+
+/* Serving one may put it at the end again, and removes no other. */
 static void
 serve_waiting(struct server *server)
 {
 	uint64_t now_ns = clock_steady_ns();
-	struct queue *queue, *next;
+	struct connection *connection, *next;
+	struct queue *queue;
+	bool final;
 
-	/* Serving one may add queues at the front, and removes no other. */
-	for (queue = server->waited; queue != NULL; queue = next) {
-		next = queue->waited_next;
-		/* What follows a take may be a command on the same queue. */
-		queue->served = true;
-		serve_queue(server, queue, now_ns);
-		queue->served = false;
-		queues_drop_unused(&server->queues, queue);
+	server->pass++;
+	for (connection = server->waiting; connection; connection = next) {
+		queue = connection->waits_for;
+		final = connection->wait_until_ns <= now_ns;
+		if (is_first_of_queue(server, queue)) {
+			queue->ready =
+			    queue->changed || queue_wait_ms(queue) == 0;
+			queue->changed = false;
+		}
+		/* If there is nothing for one, there is nothing for those
+		 * behind it. */
+		if ((queue->ready || final) &&
+		    !wait_try(server, connection, final))
+			queue->ready = false;
+		next = connection->wait_next;
 	}
 }
 
 /* Until a take that waits may get something, or its time is over, or until the
  * next tidying: for epoll. */
 static int
-wait_ms(const struct server *server)
+wait_ms(struct server *server)
 {
 	uint64_t now_ns = clock_steady_ns();
-	uint64_t least_ms = TIDY_NS / CLOCK_MS_NS;
-	const struct connection *connection;
-	struct queue *queue;
-	uint64_t ms;
+	uint64_t least_ms = TIDY_NS / CLOCK_MS_NS, ms;
+	struct connection *connection;
 
-	for (queue = server->waited; queue; queue = queue->waited_next) {
-		ms = machine_wait_ms(queue->machine, clock_time(&queue->clock));
+	server->pass++;
+	for (connection = server->waiting; connection;
+	     connection = connection->wait_next) {
+		ms = connection->wait_until_ns > now_ns
+		    ? (connection->wait_until_ns - now_ns) / CLOCK_MS_NS + 1
+		    : 0;
 		if (ms < least_ms)
 			least_ms = ms;
-		for (connection = queue->waiting; connection;
-		     connection = connection->wait_next) {
-			ms = connection->wait_until_ns > now_ns
-			    ? (connection->wait_until_ns - now_ns) /
-				    CLOCK_MS_NS +
-				1
-			    : 0;
-			if (ms < least_ms)
-				least_ms = ms;
-		}
+		if (!is_first_of_queue(server, connection->waits_for))
+			continue;
+		ms = queue_wait_ms(connection->waits_for);
+		if (ms < least_ms)
+			least_ms = ms;
 	}
 	return (int)least_ms;
 }
@@ -631,18 +638,15 @@ wait_ms(const struct server *server)
 static void
 connection_destroy(struct server *server, struct connection *connection)
 {
-	struct queue *queue = connection->waits_for;
-
-	if (queue != NULL) {
+	if (connection->waits_for != NULL)
 		wait_end(server, connection);
-		queues_drop_unused(&server->queues, queue);
-	}
 	if (connection->prev != NULL)
 		connection->prev->next = connection->next;
 	else
 		server->first = connection->next;
 	if (connection->next != NULL)
 		connection->next->prev = connection->prev;
+	server->connections--;
 	(void)close(connection->source.fd);
 	free(connection->in.bytes);
 	free(connection->out.bytes);
@@ -651,9 +655,9 @@ connection_destroy(struct server *server, struct connection *connection)
 
 /* 0 or -errno. */
 static int
-watch(struct server *server, struct source *source)
+watch(struct server *server, struct source *source, uint32_t events)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+	struct epoll_event event = {.events = events, .data.ptr = source};
 
 	return epoll_ctl(server->epoll, EPOLL_CTL_ADD, source->fd, &event) == 0
 	    ? 0
@@ -671,14 +675,18 @@ connection_create(struct server *server, int fd, bool trusted)
 	}
 	connection->source = (struct source){SOURCE_CONNECTION, fd};
 	connection->authenticated = trusted || server->password == NULL;
+	connection->events = EPOLLIN;
 	connection->next = server->first;
 	if (server->first != NULL)
 		server->first->prev = connection;
 	server->first = connection;
-	if (watch(server, &connection->source) != 0)
+	server->connections++;
+	if (watch(server, &connection->source, EPOLLIN) != 0)
 		connection_destroy(server, connection);
 }
 
+/* Up to the last, since epoll tells only of the next one; and what is left, if
+ * there are no descriptors, when the server is tidied. */
 static void
 accept_all(struct server *server, const struct source *listener)
 {
@@ -707,25 +715,21 @@ static void
 connection_read(struct server *server, struct connection *connection)
 {
 	struct buffer *in = &connection->in;
-	ssize_t length;
+	ssize_t length = 0;
 
-	if (!buffer_prepare(in, READ_BYTES / 4)) {
-		connection->failed = true;
-		touch(server, connection);
+	touch(server, connection);
+	if (buffer_prepare(in, READ_BYTES))
+		length = read(connection->source.fd, in->bytes + in->end,
+		    in->room - in->end);
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	}
-	length = read(
-	    connection->source.fd, in->bytes + in->end, in->room - in->end);
-	if (length > 0) {
+	if (length > 0)
 		in->end += (size_t)length;
-		/* One that waits may go on to send, up to the bound. */
-		if (in->end - in->begin > REQUEST_BYTES_MAX)
-			connection->failed = true;
-		run_requests(server, connection);
-	} else if (length == 0 || (errno != EAGAIN && errno != EINTR)) {
-		connection->failed = true;
-		touch(server, connection);
-	}
+	/* One that waits may go on to send, up to the bound. */
+	connection->failed |= length <= 0 ||
+	    buffer_length(in) > (connection->authenticated ? REQUEST_BYTES_MAX
+							   : INPUT_UNKNOWN_MAX);
+	run_requests(server, connection);
 }
 
 static void
@@ -733,48 +737,36 @@ connection_send(struct server *server, struct connection *connection)
 {
 	struct buffer *out = &connection->out;
 	struct epoll_event event = {.data.ptr = connection};
-	size_t length = out->end - out->begin;
 	ssize_t sent = 0;
 
-	if (length > 0 && !connection->failed)
+	if (buffer_length(out) > 0 && !connection->failed)
 		sent = send(connection->source.fd, out->bytes + out->begin,
-		    length, MSG_NOSIGNAL | MSG_DONTWAIT);
+		    buffer_length(out), MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent < 0 && errno != EAGAIN && errno != EINTR)
 		connection->failed = true;
 	if (sent > 0)
 		buffer_consume(out, (size_t)sent);
-	length = out->end - out->begin;
-	if (connection->failed || (connection->closing && length == 0)) {
+	connection->committed = buffer_length(out);
+	if (sent > 0 || connection->committed == 0)
+		connection->sent_ns = clock_steady_ns();
+	if (connection->failed ||
+	    (connection->closing && connection->committed == 0)) {
 		connection_destroy(server, connection);
 		return;
 	}
-	connection->committed = length;
-	if ((length > 0) == connection->sees_output)
+	event.events = connection->held ? EPOLLOUT
+	    : connection->committed > 0 ? EPOLLIN | EPOLLOUT
+					: EPOLLIN;
+	if (event.events == connection->events)
 		return;
-	connection->sees_output = length > 0;
-	event.events = EPOLLIN | (length > 0 ? (uint32_t)EPOLLOUT : 0);
+	connection->events = event.events;
 	(void)epoll_ctl(
 	    server->epoll, EPOLL_CTL_MOD, connection->source.fd, &event);
 }
 
-static int
-finish_round(struct server *server, char why[200])
-{
-	struct connection *connection;
-
-	commit(server);
-	if (server->broken) {
-		(void)snprintf(why, 200, "the store: %s",
-		    store_message(server->queues.store));
-		return -EIO;
-	}
-	while ((connection = server->touched) != NULL) {
-		server->touched = connection->touched_next;
-		connection->touched = false;
-		connection_send(server, connection);
-	}
-	return 0;
-}
+/*
+ * The loop.
+ */
 
 static void
 take_event(struct server *server, const struct epoll_event *event)
@@ -782,39 +774,65 @@ take_event(struct server *server, const struct epoll_event *event)
 	struct source *source = event->data.ptr;
 	struct connection *connection = event->data.ptr;
 
-	if (source->kind == SOURCE_WAKE) {
+	if (source->kind == SOURCE_WAKE)
 		take_wakes(server);
-		return;
-	}
-	if (source->kind == SOURCE_LISTENER) {
+	else if (source->kind == SOURCE_LISTENER)
 		accept_all(server, source);
-		return;
-	}
-	if (event->events & EPOLLOUT)
-		touch(server, connection);
-	if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+	else if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		connection_read(server, connection);
+	else
+		run_requests(server, connection);
+}
+
+/* Each second. */
+static void
+tidy(struct server *server)
+{
+	uint64_t now_ns = clock_steady_ns();
+	struct connection *each;
+	size_t i;
+
+	if (now_ns - server->tidy_ns < TIDY_NS)
+		return;
+	server->tidy_ns = now_ns;
+	queues_tidy(&server->queues);
+	for (i = 0; i < server->listener_count; i++)
+		accept_all(server, &server->listeners[i]);
+	for (each = server->first; each != NULL; each = each->next) {
+		if (each->committed == 0 || now_ns - each->sent_ns < OUTPUT_NS)
+			continue;
+		each->failed = true;
+		touch(server, each);
+	}
 }
 
 int
 server_run(struct server *server, char why[200])
 {
 	struct epoll_event events[EVENTS_MAX];
-	int i, count, error = 0;
+	struct connection *connection;
+	int i, count;
 
-	while (!server->stopping && error == 0) {
+	while (!server->stopping) {
 		count = epoll_wait(
 		    server->epoll, events, EVENTS_MAX, wait_ms(server));
 		for (i = 0; i < count; i++)
 			take_event(server, &events[i]);
 		serve_waiting(server);
-		if (clock_steady_ns() - server->tidy_ns >= TIDY_NS) {
-			server->tidy_ns = clock_steady_ns();
-			queues_tidy(&server->queues);
+		tidy(server);
+		commit(server);
+		if (server->broken) {
+			(void)snprintf(why, 200, "the store: %s",
+			    store_message(server->queues.store));
+			return -EIO;
 		}
-		error = finish_round(server, why);
+		while ((connection = server->touched) != NULL) {
+			server->touched = connection->touched_next;
+			connection->touched = false;
+			connection_send(server, connection);
+		}
 	}
-	return error;
+	return 0;
 }
 
 /* A pipe takes so few bytes whole, or none. */
@@ -852,7 +870,7 @@ server_listen(struct server *server, int fd)
 	}
 	*listener = (struct source){SOURCE_LISTENER, fd};
 	server->listener_count++;
-	return watch(server, listener);
+	return watch(server, listener, EPOLLIN | EPOLLET);
 }
 
 int
@@ -862,18 +880,14 @@ server_create(
 	struct server *server = calloc(1, sizeof(*server));
 	int error, ends[2] = {-1, -1};
 
+	(void)snprintf(why, 200, "no memory or no file descriptor");
 	if (server == NULL)
 		return -ENOMEM;
 	server->payload_max =
 	    options->payload_max != 0 ? options->payload_max : PAYLOAD_DEFAULT;
-	error = queues_open(&server->queues, options->folder);
+	server->waiting_end = &server->waiting;
+	error = queues_open(&server->queues, options->folder, why);
 	if (error != 0) {
-		(void)snprintf(why, 200, "%s: %s", options->folder,
-		    error == -EBUSY        ? "another process has it open"
-			: error == -EILSEQ ? "it is damaged"
-			: error == -EPROTO
-			? "it is of another program or version"
-			: strerror(-error));
 		free(server);
 		return error;
 	}
@@ -884,7 +898,7 @@ server_create(
 	server->password =
 	    options->password != NULL ? strdup(options->password) : NULL;
 	if (server->epoll < 0 || server->wake.fd < 0 ||
-	    watch(server, &server->wake) != 0 ||
+	    watch(server, &server->wake, EPOLLIN) != 0 ||
 	    (options->password != NULL && server->password == NULL)) {
 		server_destroy(server);
 		return -ENOMEM;

@@ -22,6 +22,7 @@
 #define APPLICATION_ID 0x68777464 /* "hwtd" */
 #define STORE_VERSION 1
 #define RESERVE_BYTES ((off_t)16 << 20)
+#define LOG_PAGES 16384 /* after which the log is copied into the database */
 
 enum statement {
 	BEGIN,
@@ -69,18 +70,16 @@ error_of(struct store *store, int result)
 	    result == SQLITE_ROW)
 		return STORE_OK;
 	(void)snprintf(store->message, sizeof(store->message), "%s",
-	    sqlite3_errmsg(store->database));
+	    sqlite3_errstr(result));
 	return (result & 0xff) == SQLITE_FULL ? STORE_FULL : STORE_BROKEN;
 }
 
 static enum store_error
 step(struct store *store, enum statement which)
 {
-	sqlite3_stmt *statement = store->statement[which];
-	enum store_error error = error_of(store, sqlite3_step(statement));
-
-	(void)sqlite3_reset(statement);
-	return error;
+	/* An error of it is told by the reset. */
+	(void)sqlite3_step(store->statement[which]);
+	return error_of(store, sqlite3_reset(store->statement[which]));
 }
 
 static int
@@ -115,18 +114,31 @@ claim(struct store *store)
 	return id == APPLICATION_ID && version == STORE_VERSION;
 }
 
-static bool
+static int
 prepare(struct store *store)
 {
-	int i;
+	int i, result = SQLITE_OK;
 
-	for (i = 0; i < STATEMENTS; i++) {
-		if (sqlite3_prepare_v3(store->database, texts[i], -1,
-			SQLITE_PREPARE_PERSISTENT, &store->statement[i],
-			NULL) != SQLITE_OK)
-			return false;
-	}
-	return true;
+	for (i = 0; i < STATEMENTS && result == SQLITE_OK; i++)
+		result = sqlite3_prepare_v3(store->database, texts[i], -1,
+		    SQLITE_PREPARE_PERSISTENT, &store->statement[i], NULL);
+	return result;
+}
+
+/* After a commit, as SQLite's own does, which hides an error: what the commit
+ * then answers is an error of the disk, and ends the process. A full disk is
+ * none: the log goes on to grow until there is space. */
+static int
+copy_log(void *ctx, sqlite3 *database, const char *name, int pages)
+{
+	int result = SQLITE_OK;
+
+	(void)ctx;
+	if (pages >= LOG_PAGES)
+		result = sqlite3_wal_checkpoint_v2(
+		    database, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	return result == SQLITE_FULL || result == SQLITE_BUSY ? SQLITE_OK
+							      : result;
 }
 
 static int
@@ -135,22 +147,29 @@ open_database(struct store *store, const char *folder)
 	static const char settings[] =
 	    "PRAGMA page_size = 1024; PRAGMA locking_mode = EXCLUSIVE;"
 	    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-	    "PRAGMA wal_autocheckpoint = 16384; PRAGMA cache_size = -16384";
+	    "PRAGMA cache_size = -16384";
 	char path[4096];
+	int result;
 
 	if (snprintf(path, sizeof(path), "%s/tasks.db", folder) >=
 	    (int)sizeof(path))
 		return -ENAMETOOLONG;
-	if (sqlite3_open_v2(path, &store->database,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-		    SQLITE_OPEN_NOMUTEX,
-		NULL) != SQLITE_OK ||
-	    sqlite3_exec(store->database, settings, NULL, NULL, NULL) !=
-		SQLITE_OK ||
-	    !claim(store) || !prepare(store))
+	result = sqlite3_open_v2(path, &store->database,
+	    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+	    NULL);
+	if (result == SQLITE_OK)
+		result =
+		    sqlite3_exec(store->database, settings, NULL, NULL, NULL);
+	if (result == SQLITE_OK && !claim(store))
 		return -EPROTO;
+	if (result == SQLITE_OK)
+		result = prepare(store);
+	(void)error_of(store, result);
+	(void)sqlite3_wal_hook(store->database, copy_log, NULL);
 	store->durable = true;
-	return 0;
+	return result == SQLITE_OK                                ? 0
+	    : result == SQLITE_NOTADB || result == SQLITE_CORRUPT ? -EILSEQ
+								  : -EIO;
 }
 
 static int
@@ -171,27 +190,30 @@ open_folder(const char *folder)
 }
 
 int
-store_open(struct store **opened, const char *folder)
+store_open(struct store **opened, const char *folder, char why[200])
 {
 	struct store *store = calloc(1, sizeof(*store));
 	int error;
 
 	if (store == NULL)
 		return -ENOMEM;
-	store->folder = open_folder(folder);
-	if (store->folder < 0) {
-		error = store->folder;
-		free(store);
-		return error;
+	error = store->folder = open_folder(folder);
+	if (error >= 0)
+		error = open_database(store, folder);
+	if (error == 0) {
+		(void)store_refill(store);
+		*opened = store;
+		return 0;
 	}
-	error = open_database(store, folder);
-	if (error != 0) {
-		store_close(store);
-		return error;
-	}
-	(void)store_refill(store);
-	*opened = store;
-	return 0;
+	(void)snprintf(why, 200, "%.90s: %s%.90s", folder,
+	    error == -EBUSY        ? "another process has it open"
+		: error == -EPROTO ? "it is of another program or version"
+		: error == -EILSEQ ? "it is damaged: "
+		: error == -EIO    ? "error: "
+				   : strerror(-error),
+	    store->message);
+	store_close(store);
+	return error;
 }
 
 void
@@ -202,7 +224,8 @@ store_close(struct store *store)
 	for (i = 0; i < STATEMENTS; i++)
 		(void)sqlite3_finalize(store->statement[i]);
 	(void)sqlite3_close(store->database);
-	(void)close(store->folder);
+	if (store->folder >= 0)
+		(void)close(store->folder);
 	free(store);
 }
 
@@ -286,10 +309,8 @@ store_scan(struct store *store,
 
 	while (error == 0 && (result = sqlite3_step(scan)) == SQLITE_ROW) {
 		bytes = row_bytes(scan, &key, &length);
-		if (bytes == NULL)
+		if (bytes == NULL || !visit(ctx, key, bytes, length))
 			error = -EILSEQ;
-		else if (!visit(ctx, key, bytes, length))
-			error = -ECANCELED;
 	}
 	if (error == 0 && result != SQLITE_DONE)
 		error = -EILSEQ;

@@ -24,10 +24,11 @@ enum store_error {
  * Opens the folder, and makes it if there is none.
  * -EBUSY   another process has it open
  * -EPROTO  it belongs to another program, or to another version
- * -EILSEQ  it is damaged
- * -ENOMEM, or what the system says
+ * -EILSEQ  it is damaged, or no store
+ * -EIO     it cannot be read or written
+ * -ENOMEM, or what the system says; why is a sentence
  */
-int store_open(struct store **store, const char *folder);
+int store_open(struct store **store, const char *folder, char why[200]);
 void store_close(struct store *store);
 
 /* durable: store_commit is to wait until power may be lost. */
@@ -40,7 +41,7 @@ enum store_error store_commit(struct store *store);
 void store_roll_back(struct store *store);
 
 /* Visits all rows by their keys, up to the first visit that returns false.
- * -EILSEQ: a row is damaged; -ECANCELED: a visit returned false. */
+ * -EILSEQ: a row is damaged, or a visit returned false. */
 int store_scan(struct store *store,
     bool (*visit)(void *ctx, uint64_t key, const void *bytes, size_t length),
     void *ctx);
