@@ -19,13 +19,10 @@ durable_embedded := $(patsubst %,$(durable_folder)/server/%.c, \
 durable_sources := $(durable_machine) $(durable_embedded) \
 	$(wildcard $(durable_folder)/client/*.c)
 
-# Each program NAME is programs/NAME.c and programs/NAME-*.c with the files that
-# programs share, and hwtd the rest of server/. They use more than the library's
-# functions, so they have its objects.
-durable_main := $(patsubst %,$(durable_folder)/programs/%.c, \
-	hwtctl hwt-exec hwt-http)
-durable_main := $(wildcard $(durable_main))
-durable_bin := hwtd $(basename $(notdir $(durable_main)))
+# Each program NAME is programs/NAME.c with what programs share, and hwtd the
+# rest of server/. They use more than the library's functions, so they have its
+# objects.
+durable_bin := hwtd hwtctl hwt-exec hwt-http
 durable_plugin := hwt.so
 $(eval $(call module,durable))
 # The explorer has no model of a server.
@@ -35,12 +32,8 @@ durable_hwtd := $(filter-out $(durable_embedded), \
 	$(wildcard $(durable_folder)/server/*.c))
 $(patsubst %,build/%/$(durable_folder)/server/http.o, \
 	plain clang asan tsan cov): $(durable_folder)/server/page.html
-durable_shared := $(filter-out $(foreach p,hwtctl hwt-exec hwt-http, \
-	$(durable_folder)/programs/$p.c $(durable_folder)/programs/$p-%.c), \
-	$(wildcard $(durable_folder)/programs/*.c))
-durable_own = $(durable_shared) $(if $(filter hwtd,$1),$(durable_hwtd), \
-	$(wildcard $(durable_folder)/programs/$1.c \
-	$(durable_folder)/programs/$1-*.c))
+durable_own = $(durable_folder)/programs/program.c $(if $(filter hwtd,$1), \
+	$(durable_hwtd),$(durable_folder)/programs/$1.c)
 durable_libs_hwtd := -lmicrohttpd
 durable_libs_hwt-http := -lcurl -lcrypto
 $(foreach w,plain clang asan tsan cov,$(durable_bin:%=build/$w/%)): build/%: \
