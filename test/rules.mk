@@ -41,7 +41,7 @@ cc_aarch64 := aarch64-linux-gnu-gcc
 # ConcurrencyKit's ck_md.h is that of this machine.
 flags_aarch64 := -isystem build/aarch64/include -DCK_MD_H -DCK_MD_RMO \
 	-DCK_MD_CACHELINE=64 -DCK_MD_PAGESIZE=4096 -DCK_MD_VMA_BITS=48ULL \
-	-DCK_MD_LSE_DISABLE -DCK_MD_POINTER_PACK_DISABLE -DSTRESS_EMULATED=1
+	-DCK_MD_LSE_DISABLE -DCK_MD_POINTER_PACK_DISABLE -DHWT_EMULATED
 link_aarch64 := -static
 # Of these libraries, headers are enough.
 build/musl/flags: | build/musl/include
@@ -56,7 +56,7 @@ build/musl/include build/aarch64/include:
 # copies. Counters are added to by many threads. A process that leaves by _exit
 # or abort writes its counts as well.
 flags_cov := --coverage -fprofile-update=atomic -DNDEBUG \
-	-DALWAYS_INLINE=inline
+	-DALWAYS_INLINE=inline -DSUITE_SECONDS=600
 last_cov := -O0
 link_cov := -Wl,--wrap=_exit,--wrap=abort
 objects_cov := build/cov/test/coverage/exit.o

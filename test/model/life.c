@@ -170,21 +170,18 @@ life_stop(void)
 {
 	struct hwt_unprocessed unprocessed;
 	bool drop = any_below(4) == 0;
-	unsigned index;
+	struct hwt_unprocessed *list = drop ? NULL : &unprocessed;
+	struct model_entry *entry;
 
 	if (any_below(2) == 0)
-		model_rc(
-		    hwt_stop, (model->timer, drop ? NULL : &unprocessed), 0);
+		model_rc(hwt_stop, (model->timer, list), 0);
 	else
-		model_rc(hwt_stop_within,
-		    (model->timer, any_below(3), drop ? NULL : &unprocessed),
-		    0);
+		model_rc(
+		    hwt_stop_within, (model->timer, any_below(3), list), 0);
 	model->stopped = true;
 	if (!drop)
 		check_unprocessed(&unprocessed);
-	for (index = 0; index < model->limit; index++) {
-		struct model_entry *entry = &model->entries[index];
-
+	for (EACH(entry)) {
 		if (drop && entry->state == PENDING)
 			entry_end(entry);
 		model_check(entry->state != PENDING);
@@ -195,15 +192,15 @@ life_stop(void)
 static void
 life_end(void)
 {
-	unsigned index;
+	struct model_entry *entry;
 
 	model->ending = true;
 	do {
 		if (model->mail_first < model->mail_end)
-			op_run_mailbox(0);
-		for (index = 0; index < model->limit; index++)
-			if (model->entries[index].state != ENDED)
-				op_run(&model->entries[index]);
+			op_run_mailbox();
+		for (EACH(entry))
+			if (entry->state == HELD || entry->state == REVOKED)
+				op_run(entry);
 	} while (model->mail_first < model->mail_end);
 	compare_counters();
 	model_check(pending_count() == 0 && held_count() == 0);
@@ -236,39 +233,13 @@ step_thread(void *unused)
 	return unused;
 }
 
-/* A thread that uses so many other timers has no cache for this one, and takes
- * records from the shared one. */
-static void *
-crowded_thread(void *unused)
-{
-	const struct hwt_options given = {.flags = HWT_MANUAL};
-	struct hwt *others[THREAD_SLOTS];
-	hwt_timeout handle;
-	unsigned i;
-
-	plan_end();
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		model_rc(hwt_create, (&others[i], &given), 0);
-		model_rc(hwt_new_timeout,
-		    (others[i], &handle, model_task, NULL, HWT_NEVER), 0);
-	}
-	life_step();
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		model_rc(hwt_stop, (others[i], NULL), 0);
-		model_rc(hwt_destroy, (others[i]), 0);
-	}
-	return unused;
-}
-
 /* Records then come from another cache, which is left behind. */
 static void
 step_elsewhere(void)
 {
-	bool crowded = any_below(16) == 0;
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL,
-		crowded ? crowded_thread : step_thread, NULL) != 0)
+	if (pthread_create(&thread, NULL, step_thread, NULL) != 0)
 		model_object("no thread for a step");
 	(void)pthread_join(thread, NULL);
 }

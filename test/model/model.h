@@ -15,7 +15,7 @@
  *   life.c         timers of ever other options: made, used, stopped, destroyed
  *   choices.c      the choices: at random, or as bytes say (a file, libFuzzer)
  *   checker.c      the inside, by brute force
- *   scenarios.c    short programs with workers, executors and forks
+ *   scenarios.c    short programs with workers, a pool and forks
  *   sweep.c        each of them with the first, second ... nth call of the
  *                  system failing
  *   main.c         the program model
@@ -177,6 +177,11 @@ struct model_options {
 
 extern struct model models[MODELS];
 extern struct model *model;
+/* for (EACH(entry)) */
+#define EACH(entry)                            \
+	entry = model->entries;                \
+	entry < model->entries + model->limit; \
+	entry++
 /* Tasks that run inside each other, of all timers. */
 extern unsigned depth;
 extern struct model_options model_now;
@@ -240,9 +245,10 @@ const struct hwt_executor *executor_of(enum way way);
 /* operations.c */
 void op_any(void);
 void op_in_task(struct model_entry *running);
+void op_cancel(struct model_entry *entry);
 void op_run(struct model_entry *entry);
 void op_fill(void);
-void op_run_mailbox(size_t max);
+void op_run_mailbox(void);
 void compare_counters(void);
 
 /* life.c */

@@ -9,12 +9,20 @@
 
 /* Random things. */
 
+static bool
+delay_is_bad(uint64_t delay_ns)
+{
+	return delay_ns >> 63 != 0 && delay_ns != HWT_NEVER;
+}
+
 static uint64_t
 any_delay(void)
 {
 	uint64_t round_ns = model->wheel * model->tick_ns;
 	uint64_t delay_ns;
 
+	if (any_below(64) == 0)
+		return UINT64_MAX - 1 - (any_word() >> 1) / 2;
 	switch (any_below(10)) {
 	case 0:
 		return 0;
@@ -31,8 +39,7 @@ any_delay(void)
 	case 5: /* about as many rounds as can be distinguished */
 		if (round_ns >> 30 != 0)
 			return round_ns;
-		return (UINT64_C(1) << 30) * round_ns +
-		    (any_below(9) - 4) * round_ns;
+		return ((UINT64_C(1) << 30) + any_below(9) - 4) * round_ns;
 	case 6: /* round about the end of the clock */
 		delay_ns = DEADLINE_NONE - model->now_ns + 2 - any_below(5);
 		return delay_ns < DEADLINE_NONE ? delay_ns : DEADLINE_NONE;
@@ -63,68 +70,112 @@ any_deadline(void)
 	}
 }
 
-static uint64_t
-bad_delay(void)
-{
-	return UINT64_MAX - 1 - (any_word() >> 1) / 2;
-}
-
-static uint64_t
-any_period(void)
-{
-	if (any_below(4) != 0)
-		return 0;
-	return 1 + any_word_of(62);
-}
-
-static enum way
-any_way(void)
-{
-	return (enum way)any_below(WAYS);
-}
-
-/* An entry in use whose handle is known, or NULL. */
+/* One that is free; or one in use, whose handle is known. NULL: none. */
 static struct model_entry *
-any_entry(void)
+find_entry(struct model *of, bool used)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < 32; turn++) {
-		struct model_entry *entry =
-		    &model->entries[any_below(model->limit)];
-
-		if (entry->state != ENDED && entry->handle.id != 0)
-			return entry;
-	}
-	return NULL;
-}
-
-static struct model_entry *
-free_entry(void)
-{
-	unsigned first = (unsigned)any_below(model->limit);
+	unsigned first = of->limit == 0 ? 0 : (unsigned)any_below(of->limit);
 	unsigned i;
 
-	for (i = 0; i < model->limit; i++) {
+	for (i = 0; i < of->limit; i++) {
 		struct model_entry *entry =
-		    &model->entries[(first + i) % model->limit];
+		    &of->entries[(first + i) % of->limit];
 
-		if (entry->state == ENDED)
+		if ((entry->state != ENDED) == used &&
+		    (!used || entry->handle.id != 0))
 			return entry;
 	}
 	return NULL;
 }
 
-/* Operations. */
+/* Calls, and what each answers for a timeout that has ended, is pending, held,
+ * revoked, or running. */
 
-static void
-entry_choose(struct model_entry *entry, bool with_executor)
+struct asked {
+	struct model_entry *entry;
+	hwt_timeout handle;
+	/* Where the handle is written: as above, or nowhere. */
+	hwt_timeout *told;
+	uint64_t time_ns;
+	int64_t remaining_ns;
+	void *arg;
+};
+
+enum call {
+	CANCEL,
+	CANCEL_WAIT,
+	RESCHEDULE,
+	RESCHEDULE_AT,
+	REMAINING,
+	STATE,
+	RUN,
+	CALLS_OF_A_TIMEOUT,
+	NEW_TIMEOUT = CALLS_OF_A_TIMEOUT,
+	NEW_TIMEOUT_ON,
+	NEW_TIMEOUT_AT,
+	NEW_PERIODIC,
+	TOUCH,
+	CALLS,
+};
+
+#define CALL(function, ...)                                 \
+	static int call_##function(struct asked *asked)     \
+	{                                                   \
+		return function(model->timer, __VA_ARGS__); \
+	}
+CALL(hwt_cancel, asked->handle)
+CALL(hwt_cancel_wait, asked->handle)
+CALL(hwt_reschedule, asked->handle, asked->time_ns)
+CALL(hwt_reschedule_at, asked->handle, asked->time_ns)
+CALL(hwt_remaining, asked->handle, &asked->remaining_ns)
+CALL(hwt_state, asked->handle, &asked->arg)
+CALL(hwt_run, asked->handle)
+CALL(hwt_new_timeout, asked->told, model_task, asked->entry, asked->time_ns)
+#define ON_ITS_EXECUTOR(told) \
+	asked->entry->executor, told, model_task, asked->entry, asked->time_ns
+CALL(hwt_new_timeout_on, ON_ITS_EXECUTOR(asked->told))
+CALL(hwt_new_timeout_at, ON_ITS_EXECUTOR(asked->told))
+CALL(hwt_new_periodic, ON_ITS_EXECUTOR(asked->told), asked->entry->period_ns)
+CALL(hwt_touch, ON_ITS_EXECUTOR(&asked->handle))
+
+#define NAMED(function) #function, call_##function
+static const struct {
+	const char *name;
+	int (*call)(struct asked *asked);
+	int rc[RUNNING + 1];
+} calls[CALLS] = {
+    [CANCEL] = {NAMED(hwt_cancel), {-ENOENT, 0, 0, -ENOENT, -EINPROGRESS}},
+    [CANCEL_WAIT] = {NAMED(hwt_cancel_wait),
+	{-ENOENT, 0, 0, -ENOENT, -EDEADLK}},
+    [RESCHEDULE] = {NAMED(hwt_reschedule),
+	{-ENOENT, 0, -EINPROGRESS, -ENOENT, -EINPROGRESS}},
+    [RESCHEDULE_AT] = {NAMED(hwt_reschedule_at),
+	{-ENOENT, 0, -EINPROGRESS, -ENOENT, -EINPROGRESS}},
+    [REMAINING] = {NAMED(hwt_remaining),
+	{-ENOENT, 0, 0, -ENOENT, -EINPROGRESS}},
+    [STATE] = {NAMED(hwt_state),
+	{-ENOENT, HWT_STATE_PENDING, HWT_STATE_HANDED_OVER, -ENOENT,
+	    HWT_STATE_RUNNING}},
+    [RUN] = {NAMED(hwt_run), {-ENOENT, -ENOENT, 0, -ENOENT, -ENOENT}},
+    [NEW_TIMEOUT] = {NAMED(hwt_new_timeout), {0}},
+    [NEW_TIMEOUT_ON] = {NAMED(hwt_new_timeout_on), {0}},
+    [NEW_TIMEOUT_AT] = {NAMED(hwt_new_timeout_at), {0}},
+    [NEW_PERIODIC] = {NAMED(hwt_new_periodic), {0}},
+    [TOUCH] = {NAMED(hwt_touch), {0}},
+};
+
+/* A delay comes first, whatever it is for. */
+static int
+ask(enum call call, struct asked *asked, int rc)
 {
-	enum way way = with_executor ? any_way() : INLINE;
+	bool at = call == RESCHEDULE_AT || call == NEW_TIMEOUT_AT;
 
-	entry->executor = executor_of(way);
-	entry->way = way == INLINE ? model->default_way : way;
-	entry->period_ns = 0;
+	if (!at && delay_is_bad(asked->time_ns))
+		rc = -EINVAL;
+	model_asks();
+	rc = model_answered(calls[call].name, calls[call].call(asked), rc);
+	model->expected.rejected += rc == -ENOBUFS;
+	return rc;
 }
 
 /* What a new timeout that is in order is answered. */
@@ -133,103 +184,89 @@ new_answer(void)
 {
 	if (model->stopped)
 		return -ESHUTDOWN;
-	if (there_is_room())
-		return 0;
-	model->expected.rejected++;
-	return -ENOBUFS;
+	return there_is_room() ? 0 : -ENOBUFS;
 }
 
-/* The calls that schedule. handle is NULL now and then. */
-enum how {
-	SCHEDULE,
-	ON,
-	AT,
-	PERIODIC
-};
+/* The task of a periodic timeout may move it. */
+static int
+answer_of(enum call call, const struct model_entry *entry)
+{
+	bool moves = call == RESCHEDULE || call == RESCHEDULE_AT;
+
+	if (moves && entry->state == RUNNING && entry->period_ns != 0)
+		return entry->ending || model->stopped ? -ENOENT : 0;
+	return calls[call].rc[entry->state];
+}
+
+static int64_t
+remaining_of(const struct model_entry *entry)
+{
+	if (entry->deadline_ns == DEADLINE_NONE)
+		return INT64_MAX;
+	return (int64_t)(entry->deadline_ns - model->now_ns);
+}
 
 static int
-schedule(struct model_entry *entry, enum how how, hwt_timeout *handle,
-    uint64_t time_ns, int rc)
+ask_of(enum call call, struct model_entry *entry, uint64_t time_ns)
 {
-	switch (how) {
-	case SCHEDULE:
-		return model_rc(hwt_new_timeout,
-		    (model->timer, handle, model_task, entry, time_ns), rc);
-	case ON:
-		return model_rc(hwt_new_timeout_on,
-		    (model->timer, entry->executor, handle, model_task, entry,
-			time_ns),
-		    rc);
-	case AT:
-		return model_rc(hwt_new_timeout_at,
-		    (model->timer, entry->executor, handle, model_task, entry,
-			time_ns),
-		    rc);
-	default:
-		return model_rc(hwt_new_periodic,
-		    (model->timer, entry->executor, handle, model_task, entry,
-			time_ns, entry->period_ns),
-		    rc);
-	}
+	struct asked asked = {entry, entry->handle, NULL, time_ns, 1, NULL};
+	int64_t remaining_ns = remaining_of(entry);
+	int rc = ask(call, &asked, answer_of(call, entry));
+
+	if (call != REMAINING || rc != 0)
+		remaining_ns = 1;
+	model_check(asked.remaining_ns == remaining_ns);
+	model_check(asked.arg == (call == STATE && rc > 0 ? entry : NULL));
+	return rc;
+}
+
+/* Operations. */
+
+static void
+entry_choose(struct model_entry *entry, bool with_executor)
+{
+	enum way way = with_executor ? (enum way)any_below(WAYS) : INLINE;
+
+	entry->executor = executor_of(way);
+	entry->way = way == INLINE ? model->default_way : way;
+	entry->period_ns = 0;
 }
 
 static void
 op_schedule(void)
 {
-	static const enum how all[] = {SCHEDULE, ON, ON, AT, AT, PERIODIC};
-	struct model_entry *entry = free_entry();
-	enum how how = ANY_OF(all);
-	uint64_t time_ns = how == AT ? any_deadline() : any_delay();
-	hwt_timeout handle = {1};
-	bool unnamed = any_below(16) == 15;
-	bool bad;
+	static const enum call all[] = {NEW_TIMEOUT, NEW_TIMEOUT_ON,
+	    NEW_TIMEOUT_ON, NEW_TIMEOUT_AT, NEW_TIMEOUT_AT, NEW_PERIODIC};
+	enum call call = ANY_OF(all);
+	bool at = call == NEW_TIMEOUT_AT;
+	struct asked asked = {find_entry(model, false), {1}, NULL,
+	    at ? any_deadline() : any_delay(), 1, NULL};
 
-	if (entry == NULL)
+	if (asked.entry == NULL)
 		return;
-	entry_choose(entry, how != SCHEDULE);
-	if (how == PERIODIC)
-		entry->period_ns = any_period();
-	bad = how == PERIODIC ? entry->period_ns == 0
-	    : how == AT       ? false
-			      : any_below(32) == 0;
-	if (bad && how != PERIODIC)
-		time_ns = bad_delay();
-	if (unnamed)
-		handle.id = 0;
-	if (schedule(entry, how, unnamed ? NULL : &handle, time_ns,
-		bad ? -EINVAL : new_answer()) == 0)
-		entry_begin(entry, handle,
-		    how == AT ? deadline_at(time_ns) : deadline_after(time_ns));
+	entry_choose(asked.entry, call != NEW_TIMEOUT);
+	if (call == NEW_PERIODIC && any_below(4) != 0)
+		asked.entry->period_ns = 1 + any_word_of(62);
+	if (any_below(16) != 0)
+		asked.told = &asked.handle;
 	else
-		model_check(handle.id == 0);
+		asked.handle.id = 0;
+	if (ask(call, &asked,
+		call == NEW_PERIODIC && asked.entry->period_ns == 0
+		    ? -EINVAL
+		    : new_answer()) == 0)
+		entry_begin(asked.entry, asked.handle,
+		    at ? deadline_at(asked.time_ns)
+		       : deadline_after(asked.time_ns));
+	else
+		model_check(asked.handle.id == 0);
 }
 
-static int
-cancel_answer(const struct model_entry *entry, bool wait)
+void
+op_cancel(struct model_entry *entry)
 {
-	switch (entry->state) {
-	case PENDING:
-	case HELD:
-		return 0;
-	case RUNNING:
-		return wait ? -EDEADLK : -EINPROGRESS;
-	default:
-		return -ENOENT;
-	}
-}
+	int rc = ask_of(any_below(2) == 0 ? CANCEL : CANCEL_WAIT, entry, 0);
 
-static void
-op_cancel(struct model_entry *entry, bool wait)
-{
-	int rc;
-
-	if (entry == NULL)
-		return;
-	rc = cancel_answer(entry, wait);
-	if (wait)
-		model_rc(hwt_cancel_wait, (model->timer, entry->handle), rc);
-	else
-		model_rc(hwt_cancel, (model->timer, entry->handle), rc);
 	if (rc == -EINPROGRESS)
 		entry->ending = true;
 	if (rc != 0)
@@ -239,23 +276,6 @@ op_cancel(struct model_entry *entry, bool wait)
 		entry->state = REVOKED;
 	else
 		entry_end(entry);
-}
-
-static int
-reschedule_answer(const struct model_entry *entry)
-{
-	switch (entry->state) {
-	case PENDING:
-		return 0;
-	case HELD:
-		return -EINPROGRESS;
-	case RUNNING:
-		if (entry->period_ns == 0)
-			return -EINPROGRESS;
-		return entry->ending || model->stopped ? -ENOENT : 0;
-	default:
-		return -ENOENT;
-	}
 }
 
 static void
@@ -272,155 +292,86 @@ entry_move(struct model_entry *entry, uint64_t deadline_ns)
 static void
 op_reschedule(struct model_entry *entry)
 {
-	bool at = any_below(2) == 0;
-	uint64_t time_ns = at ? any_deadline() : any_delay();
-	int rc;
+	uint64_t time_ns = any_delay();
 
-	if (entry == NULL)
-		return;
-	if (!at && any_below(32) == 0) {
-		model_rc(hwt_reschedule,
-		    (model->timer, entry->handle, bad_delay()), -EINVAL);
-		return;
-	}
-	rc = reschedule_answer(entry);
-	if (at)
-		model_rc(hwt_reschedule_at,
-		    (model->timer, entry->handle, time_ns), rc);
-	else
-		model_rc(
-		    hwt_reschedule, (model->timer, entry->handle, time_ns), rc);
-	if (rc == 0)
-		entry_move(
-		    entry, at ? deadline_at(time_ns) : deadline_after(time_ns));
+	if (ask_of(RESCHEDULE, entry, time_ns) == 0)
+		entry_move(entry, deadline_after(time_ns));
+}
+
+static void
+op_reschedule_at(struct model_entry *entry)
+{
+	uint64_t time_ns = any_deadline();
+
+	if (ask_of(RESCHEDULE_AT, entry, time_ns) == 0)
+		entry_move(entry, deadline_at(time_ns));
 }
 
 /* Whether a touch of it makes a new one. NULL: there is none yet. */
 static bool
 touch_replaces(const struct model_entry *entry)
 {
-	if (entry == NULL)
-		return true;
-	switch (reschedule_answer(entry)) {
-	case -ENOENT:
-		return true;
-	case -EINPROGRESS:
-		return entry->period_ns == 0;
-	default:
-		return false;
-	}
+	int rc = entry == NULL ? -ENOENT : answer_of(RESCHEDULE, entry);
+
+	return rc == -ENOENT || (rc == -EINPROGRESS && entry->period_ns == 0);
 }
 
-/* fresh is the one that the call may make; what an executor holds is cancelled
- * then. */
+/* What an executor holds is cancelled if a new one is made. NULL: there is no
+ * timeout yet. */
 static void
-touch(struct model_entry *entry, struct model_entry *fresh)
+op_touch(struct model_entry *entry)
 {
-	uint64_t delay_ns = any_delay();
-	bool bad = any_below(32) == 0;
+	hwt_timeout before = {entry != NULL ? entry->handle.id : 0};
+	struct asked asked = {
+	    find_entry(model, false), before, NULL, any_delay(), 1, NULL};
 	bool replaces = touch_replaces(entry);
-	hwt_timeout handle = {0};
-	hwt_timeout before;
-	int rc = 0;
+	int rc;
 
-	if (entry != NULL)
-		handle = entry->handle;
-	before = handle;
-	if (bad)
-		rc = -EINVAL;
-	else if (replaces)
-		rc = new_answer();
-	else
-		rc = reschedule_answer(entry);
-	rc = model_rc(hwt_touch,
-	    (model->timer, fresh->executor, &handle, model_task, fresh,
-		bad ? bad_delay() : delay_ns),
-	    rc);
+	if (asked.entry == NULL)
+		return;
+	entry_choose(asked.entry, true);
+	rc = ask(TOUCH, &asked,
+	    replaces ? new_answer() : answer_of(RESCHEDULE, entry));
 	if (rc == 0 && replaces) {
 		if (entry != NULL && entry->state == HELD) {
 			entry->state = REVOKED;
 			model->expected.cancelled++;
 		}
-		entry_begin(fresh, handle, deadline_after(delay_ns));
+		entry_begin(
+		    asked.entry, asked.handle, deadline_after(asked.time_ns));
 		return;
 	}
-	model_check(handle.id == before.id);
+	model_check(asked.handle.id == before.id);
 	if (rc == 0)
-		entry_move(entry, deadline_after(delay_ns));
+		entry_move(entry, deadline_after(asked.time_ns));
 }
 
 static void
-op_touch(struct model_entry *entry)
+op_touch_none(void)
 {
-	struct model_entry *fresh = free_entry();
-
-	if (fresh == NULL)
-		return;
-	entry_choose(fresh, true);
-	touch(entry, fresh);
+	op_touch(NULL);
 }
 
 static void
 op_state(struct model_entry *entry)
 {
-	static const int answers[] = {[PENDING] = HWT_STATE_PENDING,
-	    [HELD] = HWT_STATE_HANDED_OVER,
-	    [REVOKED] = -ENOENT,
-	    [RUNNING] = HWT_STATE_RUNNING};
-	void *arg = NULL;
-	uint64_t now_ns;
-
-	model_rc(hwt_now, (model->timer, &now_ns), 0);
-	model_check(now_ns == model->now_ns);
-	if (entry == NULL)
-		return;
-	model_rc(hwt_state, (model->timer, entry->handle, &arg),
-	    answers[entry->state]);
-	model_check(arg == (entry->state == REVOKED ? NULL : entry));
-}
-
-static int64_t
-remaining_of(const struct model_entry *entry)
-{
-	if (entry->deadline_ns == DEADLINE_NONE)
-		return INT64_MAX;
-	return (int64_t)(entry->deadline_ns - model->now_ns);
-}
-
-static void
-op_remaining(const struct model_entry *entry)
-{
-	int64_t remaining_ns = 1;
-	int rc = 0;
-
-	if (entry == NULL)
-		return;
-	if (entry->state == RUNNING)
-		rc = -EINPROGRESS;
-	else if (entry->state == REVOKED)
-		rc = -ENOENT;
-	model_rc(
-	    hwt_remaining, (model->timer, entry->handle, &remaining_ns), rc);
-	model_check(remaining_ns == (rc != 0 ? 1 : remaining_of(entry)));
+	(void)ask_of(any_below(2) == 0 ? STATE : REMAINING, entry, 0);
 }
 
 /* What an executor does in its own time; and what it may not do. */
 void
 op_run(struct model_entry *entry)
 {
-	int rc = -ENOENT;
+	bool revoked = entry->state == REVOKED;
 
-	if (entry == NULL)
+	if (entry->way != HOLDS && (entry->state == HELD || revoked))
 		return;
-	if (entry->way != HOLDS &&
-	    (entry->state == HELD || entry->state == REVOKED))
-		return;
-	if (entry->state == HELD)
-		rc = 0;
-	if (entry->state == REVOKED)
+	(void)ask_of(RUN, entry, 0);
+	if (revoked)
 		entry_end(entry);
-	model_rc(hwt_run, (model->timer, entry->handle), rc);
 }
+
+/* The mailbox. */
 
 /* Everything up to end is released, if only cancelled ones are left of it. */
 static void
@@ -446,9 +397,10 @@ mailbox_is_readable(void)
 
 /* Also from a task that it runs. */
 void
-op_run_mailbox(size_t max)
+op_run_mailbox(void)
 {
 	uint64_t end = model->mail_end;
+	size_t max = any_below(4);
 	size_t outer_started = model->mail_started;
 	size_t outer_begun = model->mail_begun;
 	size_t started = SIZE_MAX;
@@ -505,7 +457,7 @@ posted(struct hwt_post *begun)
 	if (any_below(4) == 0 && !model->ending)
 		post(entry);
 	else if (depth < DEPTH_MAX && any_below(4) == 0)
-		op_run_mailbox(any_below(4));
+		op_run_mailbox();
 	else
 		op_schedule();
 	model = outer;
@@ -514,11 +466,13 @@ posted(struct hwt_post *begun)
 static void
 op_post(void)
 {
-	struct model_entry *entry = free_entry();
+	struct model_entry *entry = find_entry(model, false);
 
 	if (entry != NULL)
 		post(entry);
 }
+
+/* The wheel is turned. */
 
 /* last: the tick that had come when it was called. What was set meanwhile to a
  * deadline that had passed is due at the next boundary, unless an entry of its
@@ -526,11 +480,9 @@ op_post(void)
 static void
 advance_ended(uint64_t last)
 {
-	unsigned index;
+	struct model_entry *entry;
 
-	for (index = 0; index < model->limit; index++) {
-		struct model_entry *entry = &model->entries[index];
-
+	for (EACH(entry)) {
 		if (entry->state != PENDING)
 			continue;
 		if (entry->in_turn && entry->tick <= last)
@@ -544,7 +496,7 @@ advance_ended(uint64_t last)
 }
 
 static void
-op_advance(uint64_t step_ns)
+advance(uint64_t step_ns)
 {
 	uint64_t tasks_started = UINT64_MAX;
 	uint64_t last;
@@ -569,26 +521,17 @@ op_advance(uint64_t step_ns)
 	advance_ended(last);
 }
 
-/* The earliest tick at which anything can be due, and the earliest at which
- * the worker may look at what is far away. */
-static void
-earliest_ticks(uint64_t *due, uint64_t *look)
+/* The earliest tick at which anything can be due. */
+static uint64_t
+earliest_tick(void)
 {
-	uint64_t apart = model->turned_tick + ROUNDS_APART * model->wheel;
-	unsigned index;
+	const struct model_entry *entry;
+	uint64_t due = TICK_NONE;
 
-	*due = TICK_NONE;
-	for (index = 0; index < model->limit; index++) {
-		const struct model_entry *entry = &model->entries[index];
-
-		if (entry->state != PENDING)
-			continue;
-		if (entry->tick < *due)
-			*due = entry->tick;
-	}
-	*look = *due;
-	if (*look != TICK_NONE && *look > apart)
-		*look = apart;
+	for (EACH(entry))
+		if (entry->state == PENDING && entry->tick < due)
+			due = entry->tick;
+	return due;
 }
 
 static uint64_t
@@ -619,11 +562,10 @@ note_announced(void)
 }
 
 static uint64_t
-op_next_wakeup(void)
+next_wakeup(void)
 {
-	uint64_t wait_ns = 1;
-	uint64_t due;
-	uint64_t look;
+	uint64_t apart = model->turned_tick + ROUNDS_APART * model->wheel;
+	uint64_t wait_ns = 1, due;
 
 	model_rc(hwt_next_wakeup, (model->timer, &wait_ns), 0);
 	if (model->stopped)
@@ -632,15 +574,78 @@ op_next_wakeup(void)
 		model_check(wait_ns <= model->tick_ns);
 	if (model->stopped || model->advancing)
 		return wait_ns;
-	earliest_ticks(&due, &look);
+	due = earliest_tick();
 	model_check(wait_ns <= wait_until(due));
-	model_check(wait_ns >= wait_until(look) ||
+	/* The worker may look in between at what is far away. */
+	if (due != TICK_NONE && due > apart)
+		due = apart;
+	model_check(wait_ns >= wait_until(due) ||
 	    (wait_ns == 0 && wait_until(model->turned_tick + 1) == 0));
 	note_announced();
 	model_check(model->armed || wait_ns == 0);
 	model_check(!model->armed || wait_until(model->announced) == wait_ns);
 	return wait_ns;
 }
+
+static void
+op_next_wakeup(void)
+{
+	(void)next_wakeup();
+}
+
+static uint64_t
+any_step(void)
+{
+	uint64_t offset_ns = (model->now_ns - model->start_ns) % model->tick_ns;
+	uint64_t wait_ns;
+
+	switch (any_below(8)) {
+	case 0:
+		return 0;
+	case 1:
+		return any_below(model->tick_ns);
+	case 2:
+		return model->tick_ns - offset_ns;
+	case 3:
+		return model->tick_ns - offset_ns - 1;
+	case 4:
+		return any_below(4 * model->wheel) * model->tick_ns;
+	case 5:
+		return any_word_of(50);
+	default:
+		wait_ns = next_wakeup();
+		return wait_ns >> 55 == 0 ? wait_ns : model->tick_ns;
+	}
+}
+
+static uint64_t
+any_bounded_step(void)
+{
+	uint64_t step_ns = any_step();
+	bool fits =
+	    model->now_ns < CLOCK_END && step_ns < CLOCK_END - model->now_ns;
+
+	return fits ? step_ns : 0;
+}
+
+static void
+op_advance(void)
+{
+	advance(model->advancing ? 0 : any_bounded_step());
+}
+
+/* The clock moves on, and nobody turns the wheel. */
+static void
+op_clock(void)
+{
+	uint64_t now_ns;
+
+	model->now_ns += any_bounded_step();
+	model_rc(hwt_now, (model->timer, &now_ns), 0);
+	model_check(now_ns == model->now_ns);
+}
+
+/* The rest. */
 
 /* The first stop is seldom: life_step does it. */
 static void
@@ -669,47 +674,7 @@ op_destroy(void)
 		model_rc(hwt_destroy, (model->timer), -EBUSY);
 }
 
-static uint64_t
-any_step(void)
-{
-	uint64_t offset_ns = (model->now_ns - model->start_ns) % model->tick_ns;
-	uint64_t wait_ns;
-
-	switch (any_below(8)) {
-	case 0:
-		return 0;
-	case 1:
-		return any_below(model->tick_ns);
-	case 2:
-		return model->tick_ns - offset_ns;
-	case 3:
-		return model->tick_ns - offset_ns - 1;
-	case 4:
-		return any_below(4 * model->wheel) * model->tick_ns;
-	case 5:
-		return any_word_of(50);
-	default:
-		wait_ns = op_next_wakeup();
-		return wait_ns >> 55 == 0 ? wait_ns : model->tick_ns;
-	}
-}
-
-static uint64_t
-any_bounded_step(void)
-{
-	uint64_t step_ns = any_step();
-	bool fits =
-	    model->now_ns < CLOCK_END && step_ns < CLOCK_END - model->now_ns;
-
-	return fits ? step_ns : 0;
-}
-
-/* The clock moves on, and nobody turns the wheel. */
-static void
-op_clock(void)
-{
-	model->now_ns += any_bounded_step();
-}
+#define SAME(member) model_check(stats.member == model->expected.member)
 
 void
 compare_counters(void)
@@ -719,59 +684,47 @@ compare_counters(void)
 	unsigned index;
 
 	model_rc(hwt_read_stats, (model->timer, &stats), 0);
-	model_check(stats.scheduled == model->expected.scheduled);
-	model_check(stats.started == model->expected.started);
-	model_check(stats.cancelled == model->expected.cancelled);
-	model_check(stats.rescheduled == model->expected.rescheduled);
-	model_check(stats.rejected == model->expected.rejected);
-	model_check(stats.executor_refused == model->expected.executor_refused);
+	SAME(scheduled);
+	SAME(started);
+	SAME(cancelled);
+	SAME(rescheduled);
+	SAME(rejected);
+	SAME(executor_refused);
+	SAME(wakeups);
 	model_check(stats.pending == pending_count());
-	model_check(stats.wakeups == 0);
 	model_check(stats.ticks >= model->ticks_seen);
 	model_check(stats.late_ticks <= stats.ticks);
 	if (!model->advancing)
-		model_check(stats.slow_tasks == model->expected.slow_tasks);
+		SAME(slow_tasks);
 	for (index = 0; index < 64; index++)
 		late += stats.lateness_ns_histogram[index];
 	model_check(late == model->expired);
 	model->ticks_seen = stats.ticks;
 }
 
-/* Handles that name nothing. */
-
-static hwt_timeout
-live_handle(const struct model *of)
+static struct model *
+other_model(void)
 {
-	unsigned turn;
-
-	for (turn = 0; turn < 32 && of->limit > 0; turn++) {
-		const struct model_entry *entry =
-		    &of->entries[any_below(of->limit)];
-
-		if (entry->state != ENDED)
-			return entry->handle;
-	}
-	return (hwt_timeout){any_word()};
+	return model == &models[0] ? &models[1] : &models[0];
 }
 
+/* It names nothing here. */
 static hwt_timeout
 dead_handle(void)
 {
 	uint64_t known =
 	    model->stale_count < STALE ? model->stale_count : STALE;
 	uint64_t which = any_below(4);
+	const struct model_entry *live =
+	    find_entry(which == 0 ? other_model() : model, true);
 
-	if (which == 0)
-		return live_handle(
-		    model == &models[0] ? &models[1] : &models[0]);
 	if (any_below(8) == 0)
 		return HWT_CLOSED;
-	if (which == 1) {
-		hwt_timeout live = live_handle(model);
-
-		live.id ^= UINT64_C(1) << any_below(64);
-		return live;
-	}
+	if (which == 0 && live != NULL)
+		return live->handle;
+	if (which == 1 && live != NULL)
+		return (hwt_timeout){
+		    live->handle.id ^ UINT64_C(1) << any_below(64)};
 	if (which == 2 || known == 0)
 		return (hwt_timeout){any_word_of(64)};
 	return model->stale[any_below(known)];
@@ -780,23 +733,14 @@ dead_handle(void)
 static void
 op_dead_handle(void)
 {
-	hwt_timeout dead = dead_handle();
-	hwt_timeout closed = HWT_CLOSED;
-	int64_t remaining_ns = 1;
-	void *arg = NULL;
+	struct model_entry dead = {.state = ENDED, .handle = dead_handle()};
+	struct asked closed = {&dead, HWT_CLOSED, NULL, 0, 1, NULL};
+	enum call call;
 
-	model_rc(hwt_cancel, (model->timer, dead), -ENOENT);
-	model_rc(hwt_cancel_wait, (model->timer, dead), -ENOENT);
-	model_rc(
-	    hwt_reschedule, (model->timer, dead, any_word() >> 1), -ENOENT);
-	model_rc(hwt_reschedule_at, (model->timer, dead, any_word()), -ENOENT);
-	model_rc(hwt_remaining, (model->timer, dead, &remaining_ns), -ENOENT);
-	model_rc(hwt_state, (model->timer, dead, &arg), -ENOENT);
-	model_rc(hwt_run, (model->timer, dead), -ENOENT);
-	model_check(remaining_ns == 1 && arg == NULL);
-	model_rc(hwt_touch, (model->timer, NULL, &closed, model_task, NULL, 0),
-	    -ECANCELED);
-	model_check(closed.id == UINT64_MAX);
+	for (call = 0; call < CALLS_OF_A_TIMEOUT; call++)
+		(void)ask_of(call, &dead, any_word() >> 1);
+	(void)ask(TOUCH, &closed, -ECANCELED);
+	model_check(closed.handle.id == UINT64_MAX);
 }
 
 /* The other timer, from here. */
@@ -805,19 +749,46 @@ op_other(void)
 {
 	struct model *outer = model;
 
-	model = outer == &models[0] ? &models[1] : &models[0];
+	model = other_model();
 	if (model->timer != NULL)
 		op_any();
 	model = outer;
 }
 
-/* As if so much had been free for a while: pages, slabs and chunks are
- * released. */
+/* As many as there can be, in the wheel. */
+void
+op_fill(void)
+{
+	const struct model_entry *entry;
+
+	for (EACH(entry))
+		op_schedule();
+	advance(0);
+}
+
 static void
-begin_trim(void)
+cancel_all(void)
+{
+	struct model_entry *entry;
+
+	for (EACH(entry))
+		if (entry->state == PENDING && entry->handle.id != 0)
+			op_cancel(entry);
+}
+
+/* As if so much had been free for a while: pages, slabs and chunks are
+ * released. Complete pages are few as long as timeouts live. */
+static void
+op_trim(void)
 {
 	struct trim *trim = &model->timer->trim;
 
+	if (model->advancing || model->stopped)
+		return;
+	if (any_below(8) == 0)
+		op_fill();
+	if (any_below(2) == 0)
+		cancel_all();
 	if (trim->active)
 		return;
 	trim->active = true;
@@ -825,135 +796,56 @@ begin_trim(void)
 	trim->slab = store_limit(&model->timer->store);
 }
 
-/* As many as there can be, in the wheel. */
-void
-op_fill(void)
-{
-	unsigned index;
-
-	for (index = 0; index < model->limit; index++)
-		op_schedule();
-	op_advance(0);
-}
+/* Each as often as its weight says; of: of a timeout. */
+struct operation {
+	unsigned weight;
+	void (*alone)(void);
+	void (*of)(struct model_entry *entry);
+};
 
 static void
-op_cancel_all(void)
+operate(const struct operation *operation, struct model_entry *entry)
 {
-	unsigned index;
+	uint64_t total = 0, at;
+	unsigned i;
 
-	for (index = 0; index < model->limit; index++) {
-		struct model_entry *entry = &model->entries[index];
-
-		if (entry->state == PENDING && entry->handle.id != 0)
-			op_cancel(entry, false);
-	}
-}
-
-/* Complete pages are few as long as timeouts live. */
-static void
-op_trim(void)
-{
-	if (model->advancing || model->stopped)
-		return;
-	if (any_below(8) == 0)
-		op_fill();
-	if (any_below(2) == 0)
-		op_cancel_all();
-	begin_trim();
-}
-
-static void
-op_seldom(void)
-{
-	switch (any_below(8)) {
-	case 0:
-	case 1:
-		op_stop();
-		break;
-	case 2:
-		op_destroy();
-		break;
-	case 3:
-		op_trim();
-		break;
-	default:
-		compare_counters();
-	}
+	for (i = 0; operation[i].weight != 0; i++)
+		total += operation[i].weight;
+	for (at = any_below(total); at >= operation->weight; operation++)
+		at -= operation->weight;
+	if (operation->alone != NULL)
+		operation->alone();
+	else if (entry != NULL)
+		operation->of(entry);
 }
 
 void
 op_any(void)
 {
-	uint64_t which = any_below(32);
+	static const struct operation operations[] = {{40, op_schedule, NULL},
+	    {8, op_post, NULL}, {8, op_dead_handle, NULL}, {8, op_clock, NULL},
+	    {32, NULL, op_cancel}, {16, NULL, op_reschedule},
+	    {16, NULL, op_reschedule_at}, {6, NULL, op_touch},
+	    {2, op_touch_none, NULL}, {16, NULL, op_state}, {24, NULL, op_run},
+	    {16, op_run_mailbox, NULL}, {16, op_next_wakeup, NULL},
+	    {40, op_advance, NULL}, {2, op_stop, NULL}, {1, op_destroy, NULL},
+	    {4, op_trim, NULL}, {4, compare_counters, NULL}, {0, NULL, NULL}};
 
 	model->operation++;
-	if (which < 5)
-		op_schedule();
-	else if (which < 6)
-		op_post();
-	else if (which < 7)
-		op_dead_handle();
-	else if (which < 8)
-		op_clock();
-	else if (which < 10)
-		op_cancel(any_entry(), false);
-	else if (which < 12)
-		op_cancel(any_entry(), true);
-	else if (which < 16)
-		op_reschedule(any_entry());
-	else if (which < 17)
-		op_touch(any_below(4) == 0 ? NULL : any_entry());
-	else if (which < 18)
-		op_state(any_entry());
-	else if (which < 19)
-		op_remaining(any_entry());
-	else if (which < 22)
-		op_run(any_entry());
-	else if (which < 24)
-		op_run_mailbox(any_below(4));
-	else if (which < 26)
-		(void)op_next_wakeup();
-	else if (which < 27)
-		op_seldom();
-	else
-		op_advance(model->advancing ? 0 : any_bounded_step());
+	operate(operations, find_entry(model, true));
 }
 
 /* A task does something to itself, and anything to others. */
 void
 op_in_task(struct model_entry *running)
 {
+	static const struct operation operations[] = {{1, NULL, op_reschedule},
+	    {1, NULL, op_reschedule_at}, {1, NULL, op_touch},
+	    {2, NULL, op_state}, {2, NULL, op_cancel}, {1, NULL, op_run},
+	    {1, op_stop, NULL}, {1, op_other, NULL}, {4, op_any, NULL},
+	    {0, NULL, NULL}};
 	uint64_t turns = any_below(3);
 
-	model_rc(hwt_run, (model->timer, running->handle), -ENOENT);
-	while (turns-- > 0) {
-		switch (any_below(11)) {
-		case 0:
-		case 5:
-			op_reschedule(running);
-			break;
-		case 6:
-			op_touch(running);
-			break;
-		case 7:
-			op_state(running);
-			break;
-		case 1:
-			op_cancel(running, true);
-			break;
-		case 2:
-			op_remaining(running);
-			break;
-		case 3:
-			op_stop();
-			break;
-		case 4:
-			op_other();
-			break;
-		default:
-			op_any();
-		}
-	}
-	if (any_below(8) == 0)
-		op_cancel(running, false);
+	while (turns-- > 0)
+		operate(operations, running);
 }

@@ -180,30 +180,24 @@ entry_set_next_period(struct model_entry *entry)
 uint64_t
 pending_count(void)
 {
+	const struct model_entry *entry;
 	uint64_t count = 0;
-	unsigned index;
 
-	for (index = 0; index < model->limit; index++) {
-		const struct model_entry *entry = &model->entries[index];
-
+	for (EACH(entry))
 		count += entry->state == PENDING || entry->state == HELD ||
 		    (entry->state == RUNNING && entry->period_ns != 0);
-	}
 	return count;
 }
 
 uint64_t
 held_count(void)
 {
+	const struct model_entry *entry;
 	uint64_t count = 0;
-	unsigned index;
 
-	for (index = 0; index < model->limit; index++) {
-		const struct model_entry *entry = &model->entries[index];
-
+	for (EACH(entry))
 		count += entry->state == HELD || entry->state == REVOKED ||
 		    (entry->state == RUNNING && entry->way != INLINE);
-	}
 	return count;
 }
 
@@ -333,11 +327,8 @@ op_in_execute(struct model_entry *entry)
 		op_any();
 		depth--;
 	}
-	if (entry->state == HELD && any_below(2) == 0) {
-		model_rc(hwt_cancel, (model->timer, entry->handle), 0);
-		model->expected.cancelled++;
-		entry->state = REVOKED;
-	}
+	if (entry->state == HELD && any_below(2) == 0)
+		op_cancel(entry);
 }
 
 static int

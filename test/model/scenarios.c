@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scenarios: short programs with workers, executors and forks, which
- * together call everything that calls the system. Each ends with nothing left.
+ * Scenarios: short programs with workers, a pool and forks, which together
+ * with the model call everything that calls the system. Each ends with nothing left.
  * A call that fails must return what comes of the planned failure, as hwt.h
  * lists it, and must have changed nothing; the next one must work.
  */
 #include "test/model/scenario.h"
 
-#include <poll.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,8 +26,6 @@
 #define POISON ((void *)(uintptr_t)0x5a5a5a5a5a5a5a50)
 
 static const struct hwt_options with_worker = {.tick_ns = TICK};
-static const struct hwt_options with_advance = {
-    .tick_ns = TICK, .flags = HWT_MANUAL};
 
 /*
  * TRY(hwt_function, (arguments), timer or NULL, holds): until the call returns
@@ -124,73 +121,37 @@ run_timeout(hwt_timeout handle, void *arg)
 		timeout->ended++;
 }
 
-enum how {
-	ON,
-	PERIODIC,
-	AT,
-	TOUCH
-};
-
 static int
-schedule_once(struct timeout *t, enum how how,
-    const struct hwt_executor *executor, uint64_t delay_ns)
+schedule_once(
+    struct timeout *t, const struct hwt_executor *executor, uint64_t delay_ns)
 {
-	struct hwt *timer = t->timer;
-
 	t->handle.id = 1;
 	t->not_before_ns = now_ns() + delay_ns;
-	switch (how) {
-	case PERIODIC:
-		t->period_ns = TICK;
-		return hwt_new_periodic(timer, executor, &t->handle,
-		    run_timeout, t, delay_ns, TICK);
-	case AT:
-		return hwt_new_timeout_at(timer, executor, &t->handle,
-		    run_timeout, t, t->not_before_ns);
-	case TOUCH:
-		return hwt_touch(
-		    timer, executor, &t->handle, run_timeout, t, delay_ns);
-	default:
-		return hwt_new_timeout_on(
-		    timer, executor, &t->handle, run_timeout, t, delay_ns);
-	}
+	if (t->period_ns != 0)
+		return hwt_new_periodic(t->timer, executor, &t->handle,
+		    run_timeout, t, delay_ns, t->period_ns);
+	return hwt_new_timeout_on(
+	    t->timer, executor, &t->handle, run_timeout, t, delay_ns);
 }
 
-/* A touch that fails leaves the variable as it is. */
 static struct timeout *
-schedule_by(enum how how, struct hwt *timer,
-    const struct hwt_executor *executor, uint64_t delay_ns, void (*task)(void))
+schedule_with(const struct timeout *given, const struct hwt_executor *executor,
+    uint64_t delay_ns)
 {
-	struct timeout *t = calloc(1, sizeof(*t));
+	struct timeout *t = malloc(sizeof(*t));
 
 	CHECK(t != NULL);
-	t->timer = timer;
-	t->task = task;
+	*t = *given;
 	t->next = timeouts;
 	timeouts = t;
-	TRY_AS("hwt_new_timeout", schedule_once(t, how, executor, delay_ns),
-	    timer, t->handle.id == (how == TOUCH));
+	TRY_AS("hwt_new_timeout", schedule_once(t, executor, delay_ns),
+	    t->timer, t->handle.id == 0);
 	return t;
 }
 
-static struct timeout *
-schedule_on(struct hwt *timer, const struct hwt_executor *executor,
-    uint64_t delay_ns, void (*task)(void))
-{
-	return schedule_by(ON, timer, executor, delay_ns, task);
-}
-
-static struct timeout *
-schedule(struct hwt *timer, uint64_t delay_ns)
-{
-	return schedule_by(ON, timer, NULL, delay_ns, NULL);
-}
-
-static struct timeout *
-schedule_periodic(struct hwt *timer, const struct hwt_executor *executor)
-{
-	return schedule_by(PERIODIC, timer, executor, TICK, NULL);
-}
+#define schedule_on(executor, delay_ns, ...) \
+	schedule_with(&(struct timeout){__VA_ARGS__}, executor, delay_ns)
+#define schedule(of, delay_ns) schedule_on(NULL, delay_ns, .timer = (of))
 
 static void
 cancel(struct timeout *timeout)
@@ -291,10 +252,15 @@ end(struct hwt *timer)
 static void
 run_worker(void)
 {
-	struct hwt *timer = make(&with_worker);
+	struct hwt_options options = with_worker;
 	struct timeout *soon[3], *far[4], *often;
+	pthread_attr_t attr;
+	struct hwt *timer;
 	unsigned i;
 
+	CHECK(pthread_attr_init(&attr) == 0);
+	options.thread_attr = &attr;
+	timer = make(&options);
 	TRY(hwt_start, (timer), timer, true);
 	for (i = 0; i < 4; i++)
 		far[i] = schedule(timer, FAR);
@@ -302,7 +268,7 @@ run_worker(void)
 	pause_ns(2 * TICK);
 	for (i = 0; i < 3; i++)
 		soon[i] = schedule(timer, i * TICK);
-	often = schedule_periodic(timer, NULL);
+	often = schedule_on(NULL, TICK, .timer = timer, .period_ns = TICK);
 	reschedule(far[0], 2 * TICK);
 	reschedule(far[1], 2 * FAR);
 	cancel(far[2]);
@@ -315,68 +281,7 @@ run_worker(void)
 	reschedule(far[3], TICK);
 	await(&far[3]->runs, 1);
 	end(timer);
-}
-
-/* The first timeout starts the thread, however it is scheduled. */
-static void
-run_first(void)
-{
-	struct hwt_options options = with_worker;
-	pthread_attr_t attr;
-	struct hwt *timer;
-	unsigned i;
-
-	CHECK(pthread_attr_init(&attr) == 0);
-	options.thread_attr = &attr;
-	for (i = ON; i <= TOUCH; i++) {
-		if (i == PERIODIC)
-			continue;
-		timer = make(&options);
-		(void)schedule_by((enum how)i, timer, NULL, FAR, NULL);
-		end(timer);
-	}
-	timer = make(&with_worker);
-	/* Stop while it runs would make that run its last. */
-	cancel(schedule_periodic(timer, NULL));
-	end(timer);
 	CHECK(pthread_attr_destroy(&attr) == 0);
-}
-
-#define FREED 20000u
-
-/* A manual timer by the system's clock; more memory is free than is kept, and
- * is returned to the system. */
-static void
-run_manual(void)
-{
-	static struct timeout *far[FREED];
-	struct hwt *timer = make(&with_advance);
-	struct timeout *soon = schedule(timer, 2 * TICK);
-	uint64_t begun_ns = now_ns(), wait_ns;
-	struct hwt_stats most, least;
-	unsigned i;
-
-	far[0] = schedule(timer, FAR);
-	while (soon->runs == 0) {
-		CHECK(hwt_next_wakeup(timer, &wait_ns) == 0);
-		CHECK(wait_ns <= FAR && now_ns() - begun_ns < PATIENCE_NS);
-		pause_ns(wait_ns < TICK ? wait_ns : TICK);
-		CHECK(hwt_advance(timer, NULL) == 0);
-	}
-	for (i = 1; i < FREED; i++)
-		far[i] = schedule(timer, FAR);
-	for (i = 0; i < FREED; i++)
-		cancel(far[i]);
-	CHECK(hwt_read_stats(timer, &most) == 0);
-	do
-		CHECK(hwt_next_wakeup(timer, &wait_ns) == 0);
-	while (wait_ns != HWT_NEVER);
-	CHECK(hwt_read_stats(timer, &least) == 0);
-	if (plan_now()->call != PLAN_MADVISE &&
-	    plan_now()->call != PLAN_SYSCONF &&
-	    plan_now()->call != PLAN_PTHREAD_ATFORK)
-		CHECK(least.memory_bytes < most.memory_bytes / 2);
-	end(timer);
 }
 
 static sem_t release;
@@ -408,13 +313,13 @@ run_wait(void)
 	pthread_t thread;
 
 	sem_init(&release, 0, 0);
-	held = schedule_on(timer, NULL, TICK, hold);
+	held = schedule_on(NULL, TICK, .timer = timer, .task = hold);
 	await(&entered, 1);
 	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
 	CHECK(hwt_cancel_wait(timer, held->handle) == -ENOENT);
 	CHECK(held->ended == 1 && pthread_join(thread, NULL) == 0);
 	(void)schedule(timer, FAR);
-	(void)schedule_on(timer, NULL, TICK, hold);
+	(void)schedule_on(NULL, TICK, .timer = timer, .task = hold);
 	await(&entered, 2);
 	CHECK(hwt_stop_within(timer, TICK, NULL) == -ETIMEDOUT);
 	CHECK(pthread_create(&thread, NULL, release_soon, NULL) == 0);
@@ -447,8 +352,8 @@ run_pool(void)
 	executor = hwt_pool_executor(pool);
 	timer = make(&with_worker);
 	for (i = 0; i < 6; i++)
-		run[i] = schedule_on(timer, executor, 2 * TICK, NULL);
-	often = schedule_periodic(timer, executor);
+		run[i] = schedule_on(executor, 2 * TICK, .timer = timer);
+	often = schedule_on(executor, TICK, .timer = timer, .period_ns = TICK);
 	while (hwt_pool_post(pool, &post, count_post) == -EAGAIN)
 		pause_ns(TICK);
 	await(&posts_run, 1);
@@ -458,66 +363,6 @@ run_pool(void)
 	cancel(often);
 	stop(timer);
 	CHECK(hwt_pool_destroy(pool) == 0);
-	destroy(timer);
-}
-
-static bool
-write_fails(int error)
-{
-	return plan_now()->call == PLAN_EVENTFD_WRITE &&
-	    plan_now()->error == error;
-}
-
-static bool
-is_readable(struct hwt_mailbox *mailbox, int wait_ms)
-{
-	struct pollfd fd = {.fd = hwt_mailbox_fd(mailbox), .events = POLLIN};
-
-	return poll(&fd, 1, wait_ms) == 1;
-}
-
-/* If the descriptor could not be made readable, the next hand-over does it. */
-static void
-await_readable(struct hwt_mailbox *mailbox, struct hwt *timer)
-{
-	if (is_readable(mailbox, write_fails(EIO) ? 100 : 10000))
-		return;
-	plan_end();
-	(void)schedule_on(timer, hwt_mailbox_executor(mailbox), 0, NULL);
-	if (!write_fails(EIO) || !is_readable(mailbox, 10000))
-		fail("a mailbox stays silent");
-}
-
-static void
-run_mailbox(void)
-{
-	struct hwt_mailbox *mailbox = POISON;
-	struct timeout *due[3];
-	struct hwt_post post;
-	struct hwt *timer;
-	unsigned i;
-
-	TRY(hwt_mailbox_create, (&mailbox), NULL, mailbox == POISON);
-	timer = make(&with_worker);
-	for (i = 0; i < 3; i++)
-		due[i] = schedule_on(
-		    timer, hwt_mailbox_executor(mailbox), i * TICK, NULL);
-	/* The worker repeats what is interrupted. */
-	if (plan_now()->lasting && write_fails(EINTR)) {
-		pause_ns(5 * TICK);
-		plan_end();
-	}
-	while (due[0]->runs + due[1]->runs + due[2]->runs < 3) {
-		await_readable(mailbox, timer);
-		CHECK(hwt_mailbox_run(mailbox, 2, NULL) == 0);
-	}
-	stop(timer);
-	plan_end();
-	CHECK(hwt_mailbox_run(mailbox, 0, NULL) == 0);
-	CHECK(hwt_mailbox_post(mailbox, &post, count_post) == 0);
-	CHECK(is_readable(mailbox, 0));
-	CHECK(hwt_mailbox_run(mailbox, 0, NULL) == 0 && posts_run == 1);
-	CHECK(hwt_mailbox_destroy(mailbox) == 0);
 	destroy(timer);
 }
 
@@ -562,7 +407,8 @@ run_text(void)
 	struct hwt_stats stats;
 
 	CHECK(file != NULL);
-	await(&schedule_on(timer, NULL, TICK, be_slow)->runs, 1);
+	await(
+	    &schedule_on(NULL, TICK, .timer = timer, .task = be_slow)->runs, 1);
 	(void)schedule(timer, FAR);
 	TRY(hwt_stats_write, (timer, file, HWT_JSON), timer, true);
 	stop(timer);
@@ -616,7 +462,7 @@ static void
 run_model(void)
 {
 	static struct model_options options = {
-	    .seed = 3, .steps = 600, .inside = 16};
+	    .seed = 11, .steps = 1000, .inside = 16};
 
 	/* Without the handler of forks, nothing can be made. */
 	if (plan_now()->call == PLAN_PTHREAD_ATFORK)
@@ -627,11 +473,8 @@ run_model(void)
 
 const struct scenario scenarios[] = {
     {"worker", run_worker, false},
-    {"first", run_first, false},
-    {"manual", run_manual, false},
     {"wait", run_wait, false},
     {"pool", run_pool, false},
-    {"mailbox", run_mailbox, false},
     {"shared", run_shared, false},
     {"text", run_text, false},
     {"fork", run_fork, false},

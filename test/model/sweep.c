@@ -10,9 +10,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,9 +91,7 @@ report(bool aborted)
 	    held.blocks, held.fds, held.threads};
 	for (call = 0; call < PLAN_CALLS; call++)
 		report.calls[call] = plan_count(call);
-	if (write(REPORT_FD, &report, sizeof(report)) != sizeof(report))
-		fail("no report");
-	_exit(0);
+	_exit(write(REPORT_FD, &report, sizeof(report)) != sizeof(report));
 }
 
 _Noreturn void
@@ -134,12 +130,8 @@ run_here(const char *name)
 
 /* In the process that starts them. */
 
-static struct shared {
-	atomic_uint next; /* unit of work */
-	atomic_uint runs, failures;
-	_Atomic uint64_t injected[PLAN_CALLS];
-	struct report baseline[32];
-} * shared;
+static unsigned runs, failures;
+static uint64_t injected[PLAN_CALLS];
 
 static const char *
 plan_words(const struct plan *plan)
@@ -216,10 +208,10 @@ run_and_judge(
 	wrong = run_apart(name, plan, &report);
 	if (wrong == NULL)
 		wrong = compare_held(&report, baseline);
-	shared->runs++;
-	shared->injected[plan->call] += report.injected > 0;
+	runs++;
+	injected[plan->call] += report.injected > 0;
 	if (wrong != NULL) {
-		shared->failures++;
+		failures++;
 		fprintf(stderr,
 		    "FAIL %s: %s; repeat: HWT_PLAN='%s' model --sweep --here "
 		    "%s 3>&2\n",
@@ -236,7 +228,7 @@ sweep_error(const struct scenario *scenario, const struct report *baseline,
 {
 	uint64_t most = baseline->calls[plan.call];
 
-	for (plan.nth = 1; shared->failures < FAILURES_MAX;
+	for (plan.nth = 1; failures < FAILURES_MAX;
 	     plan.nth += 1 + plan.nth / (plan.lasting ? 1 : 4)) {
 		if (run_and_judge(scenario->name, &plan, baseline) == 0 ||
 		    plan.nth > most)
@@ -266,22 +258,6 @@ sweep_call(const struct scenario *scenario, const struct report *baseline,
 	}
 }
 
-static void
-sweep_units(const char *only)
-{
-	unsigned unit;
-
-	while (scenarios[(unit = shared->next++) / PLAN_CALLS].name != NULL) {
-		unsigned number = unit / PLAN_CALLS;
-
-		if (only == NULL || strcmp(scenarios[number].name, only) == 0)
-			sweep_call(&scenarios[number],
-			    &shared->baseline[number],
-			    (enum plan_call)(unit % PLAN_CALLS));
-	}
-	_exit(0);
-}
-
 static int
 tell(bool all)
 {
@@ -289,55 +265,42 @@ tell(bool all)
 	enum plan_call call;
 
 	for (call = 0; call < PLAN_CALLS; call++) {
-		total += shared->injected[call];
-		if (!all || shared->injected[call] > 0)
+		total += injected[call];
+		if (!all || injected[call] > 0)
 			continue;
 		printf("no scenario calls %s\n", plan_kinds[call].name);
-		shared->failures++;
+		failures++;
 	}
 	printf("model: sweep: %s: %u runs, %" PRIu64
 	       " with a failure of one of %u kinds, %u failed\n",
-	    shared->failures == 0 ? "ok" : "FAIL", shared->runs, total,
-	    (unsigned)PLAN_CALLS, shared->failures);
-	return shared->failures == 0 ? 0 : 1;
+	    failures == 0 ? "ok" : "FAIL", runs, total, (unsigned)PLAN_CALLS,
+	    failures);
+	return failures == 0 ? 0 : 1;
 }
 
-static int
-sweep_all(const char *only)
+static void
+sweep_scenario(const struct scenario *scenario)
 {
 	const struct plan none = {.nth = 0};
-	long workers = 2 * sysconf(_SC_NPROCESSORS_ONLN);
-	int status;
-	unsigned i;
+	struct report baseline;
+	const char *wrong = run_apart(scenario->name, &none, &baseline);
+	enum plan_call call;
 
-	for (i = 0; scenarios[i].name != NULL; i++) {
-		const char *wrong =
-		    run_apart(scenarios[i].name, &none, &shared->baseline[i]);
-
-		if (wrong != NULL)
-			fail("%s without a failure: %s", scenarios[i].name,
-			    wrong);
-	}
-	for (; workers > 0; workers--) {
-		pid_t child = fork();
-
-		CHECK(child >= 0);
-		if (child == 0)
-			sweep_units(only);
-	}
-	while (wait(&status) > 0)
-		shared->failures += status != 0;
-	return tell(only == NULL);
+	if (wrong != NULL)
+		fail("%s without a failure: %s", scenario->name, wrong);
+	for (call = 0; call < PLAN_CALLS; call++)
+		sweep_call(scenario, &baseline, call);
 }
 
 int
 sweep_main(int argc, char **argv)
 {
+	const struct scenario *scenario;
+
 	if (argc == 2 && strcmp(argv[0], "--here") == 0)
 		return run_here(argv[1]);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(shared != MAP_FAILED);
-	(void)setvbuf(stdout, NULL, _IOLBF, 0);
-	return sweep_all(argc > 0 ? argv[0] : NULL);
+	for (scenario = scenarios; scenario->name != NULL; scenario++)
+		if (argc == 0 || strcmp(scenario->name, argv[0]) == 0)
+			sweep_scenario(scenario);
+	return tell(argc == 0);
 }

@@ -37,26 +37,6 @@ RunningPeriodicTest(cancel, cancelled_periodic_task_ends_with_its_current_run)
 
 /* hwt_cancel_wait. */
 
-static void
-then_cancel_wait_itself(struct probe *probe)
-{
-	probe->rc = hwt_cancel_wait(probe->fixture->timer, probe->timeout);
-}
-
-ExecutorTest(
-    cancel, cancel_wait_from_that_very_task_is_a_deadlock, EXECUTOR_HOLDS)
-{
-	struct probe probe = {.then = then_cancel_wait_itself};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-
-	assert_ok(executor_run(&recorder, 0));
-
-	assert_rc(probe.rc, -EDEADLK);
-	assert_rc(hwt_cancel_wait(manual.timer, probe.handle), -ENOENT);
-}
-
 struct waits {
 	int rc[4];
 	uint64_t runs_at_return[4];

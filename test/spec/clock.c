@@ -31,34 +31,6 @@ Test(clock, wait_does_not_end_before_its_time)
 	}
 }
 
-/* There is no answer that keeps what was promised to those who wait. */
-static void
-lose_the_clock(void *arg)
-{
-	const struct hwt_options options = {.flags = HWT_MANUAL};
-	struct hwt *timer;
-
-	(void)dup2(*(int *)arg, STDERR_FILENO);
-	child_ok(hwt_create(&timer, &options));
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	(void)hwt_advance(timer, NULL);
-}
-
-Test(clock, process_whose_timer_loses_the_clock_says_why_and_aborts)
-{
-	char said[256] = "";
-	int ends[2];
-
-	cr_assert(pipe(ends) == 0);
-
-	assert_i64(
-	    child_wait(child_fork(lose_the_clock, &ends[1])), 256 + SIGABRT);
-
-	cr_assert(read(ends[0], said, sizeof(said) - 1) > 0);
-	cr_assert(strncmp(said, "hwt: ", 5) == 0);
-	cr_assert(strstr(said, "CLOCK_MONOTONIC") != NULL);
-}
-
 #if defined(__x86_64__)
 
 /* A thread that loses its processor in between compares nothing: again then. */

@@ -51,35 +51,6 @@ schedule(uint64_t delay_ns, uintptr_t arg)
 	return timeout;
 }
 
-Test(dump, options_and_clock_come_first)
-{
-	char expected[512], *text;
-
-	executor_init(&recorder, EXECUTOR_HOLDS);
-	manual_open(&(struct hwt_options){.tick_ns = HWT_US(123),
-	    .ticks_per_wheel = 33,
-	    .max_pending = 4567,
-	    .slow_task_ns = 89,
-	    .executor = &recorder.hook,
-	    .thread_name = "a name"});
-	manual_tick(3);
-
-	text = dump_of(manual.timer);
-
-	snprintf(expected, sizeof(expected),
-	    "hwt timer %p: manual\ntick_ns 123000, ticks_per_wheel 64, "
-	    "flags 1\nmax_pending 4567, slow_task_ns 89\n"
-	    "thread_name \"a name\"\n",
-	    (void *)manual.timer);
-	assert_starts_with(text, expected);
-	snprintf(expected, sizeof(expected),
-	    "\nnow %" PRIu64 " ns, next tick 4 at %" PRIu64 " ns, 0 timeouts\n",
-	    manual.now_ns, manual.now_ns + HWT_US(123));
-	cr_assert(strstr(text, expected) != NULL, "%s", text);
-	free(text);
-	manual_close();
-}
-
 ManualTest(dump, each_timeout_says_where_it_is)
 {
 	hwt_timeout never = schedule(HWT_NEVER, 1);
@@ -118,23 +89,4 @@ WorkerTest(dump, timer_with_a_worker_is_busy_until_it_is_stopped)
 	assert_ok(hwt_stop(live.timer, NULL));
 
 	free(dump_of(live.timer));
-}
-
-ManualTest(dump, timer_goes_on_after_errors_of_memory_and_file)
-{
-	FILE *full = fopen("/dev/full", "we"), *broken = file_that_takes(0);
-
-	fault_arm(FAULT_HEAP, 1);
-	assert_rc(hwt_dump(manual.timer, stderr), -ENOMEM);
-	fault_disarm();
-	errno = EXDEV;
-	assert_rc(hwt_dump(manual.timer, full), -ENOSPC);
-	assert_rc(errno, EXDEV);
-	assert_rc(hwt_dump(manual.timer, broken), -EIO);
-	assert_rc(hwt_dump(manual.timer, NULL), -EINVAL);
-	assert_rc(hwt_dump(NULL, stderr), -EINVAL);
-
-	assert_ok(hwt_advance(manual.timer, NULL));
-	fclose(full);
-	fclose(broken);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each error that hwt.h lists for a function, but for those that other suites
- * show: in tables of calls and of the states that a timer or a timeout can be
- * in. On failure nothing has changed, but that a handle argument is {0};
- * hwt_touch leaves it as it is. Children get -EOWNERDEAD: fork.c.
+ * What calls that schedule refuse, and arguments that are missing. On failure
+ * nothing has changed, but that a handle argument is {0}; hwt_touch leaves it
+ * as it is. Children get -EOWNERDEAD: fork.c. The model asks every call in every
+ * state of a timeout and with each call of the system failing.
  */
 #include "test/spec/support.h"
 
@@ -97,37 +97,6 @@ Test(errors, calls_that_schedule_refuse_and_change_nothing)
 			assert_refusal(which, refusals[i]);
 }
 
-static void
-then_ask(struct probe *probe)
-{
-	hwt_timeout timeout = probe->timeout;
-	int64_t remaining_ns;
-
-	assert_rc(hwt_reschedule(manual.timer, timeout, 0), -EINPROGRESS);
-	assert_rc(
-	    hwt_reschedule_at(manual.timer, timeout, HWT_NEVER), -EINPROGRESS);
-	assert_rc(
-	    hwt_remaining(manual.timer, timeout, &remaining_ns), -EINPROGRESS);
-	assert_rc(hwt_cancel(manual.timer, timeout), -EINPROGRESS);
-	assert_rc(hwt_cancel_wait(manual.timer, timeout), -EDEADLK);
-	assert_rc(hwt_run(manual.timer, timeout), -ENOENT);
-}
-
-ExecutorTest(errors, timeout_that_is_held_or_runs_is_not_moved, EXECUTOR_HOLDS)
-{
-	struct probe probe = {.then = then_ask};
-
-	probe_schedule(&probe, 0);
-	manual_tick(1);
-	assert_rc(hwt_reschedule(manual.timer, probe.handle, 0), -EINPROGRESS);
-	assert_rc(hwt_reschedule_at(manual.timer, probe.handle, HWT_NEVER),
-	    -EINPROGRESS);
-
-	assert_ok(executor_run(&recorder, 0));
-
-	assert_u64(probe.runs, 1);
-}
-
 /* The rest. */
 
 ManualTest(errors, einval_for_missing_arguments)
@@ -151,6 +120,13 @@ ManualTest(errors, einval_for_missing_arguments)
 	assert_rc(hwt_now(manual.timer, NULL), -EINVAL);
 	assert_rc(hwt_remaining(manual.timer, pending, NULL), -EINVAL);
 	assert_rc(hwt_read_stats(manual.timer, NULL), -EINVAL);
+	assert_rc(hwt_stats_write(NULL, stderr, HWT_JSON), -EINVAL);
+	assert_rc(hwt_stats_write(manual.timer, NULL, HWT_JSON), -EINVAL);
+	assert_rc(hwt_stats_write(manual.timer, stderr,
+		      (enum hwt_format)(HWT_PROMETHEUS_SAMPLES + 1)),
+	    -EINVAL);
+	assert_rc(hwt_dump(manual.timer, NULL), -EINVAL);
+	assert_rc(hwt_dump(NULL, stderr), -EINVAL);
 	assert_rc(hwt_reschedule(manual.timer, pending, OUT_OF_RANGE), -EINVAL);
 	assert_rc(
 	    hwt_touch(manual.timer, NULL, &timeout, NULL, NULL, 0), -EINVAL);
@@ -186,58 +162,4 @@ ManualTest(errors, einval_for_missing_arguments)
 	cr_assert(number == 77 && timeout.id == pending.id);
 	assert_i64(manual_remaining(pending), (int64_t)TICKS(3));
 	worker_timer_close(worker);
-}
-
-Test(errors, create_calls_fail_without_threads_memory_descriptors_or_clock)
-{
-	struct hwt_mailbox *mailbox = NULL;
-	struct hwt_pool *pool = NULL;
-	struct hwt *timer = NULL;
-	static const int descriptors[] = {EMFILE, ENFILE, ENOMEM};
-
-	fault_arm(FAULT_MEMORY, FAULT_ALWAYS);
-	assert_rc(hwt_create(&timer, NULL), -ENOMEM);
-	assert_rc(hwt_shared(&timer), -ENOMEM);
-	assert_rc(hwt_pool_create(&pool, 2, 0), -ENOMEM);
-	assert_rc(hwt_mailbox_create(&mailbox), -ENOMEM);
-	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
-	assert_rc(hwt_create(&timer, NULL), -EAGAIN);
-	fault_arm(FAULT_THREAD, FAULT_ALWAYS);
-	assert_rc(hwt_shared(&timer), -EAGAIN);
-	for (uint64_t nth = 1; nth <= 4; nth++) {
-		fault_arm(FAULT_THREAD, nth);
-		assert_rc(hwt_pool_create(&pool, 4, 0), -EAGAIN);
-		thread_await("hwt-pool", 0);
-	}
-	for (unsigned i = 0; i < 3; i++) {
-		fault_arm_eventfd(descriptors[i]);
-		assert_rc(hwt_mailbox_create(&mailbox), -descriptors[i]);
-		cr_assert(descriptors[0] == EMFILE && descriptors[1] == ENFILE);
-	}
-	fault_disarm();
-
-	cr_assert(timer == NULL && pool == NULL && mailbox == NULL);
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_shared_shutdown(NULL));
-}
-
-static void
-then_advance(struct probe *probe)
-{
-	uint64_t number = 77;
-
-	probe->rc = hwt_advance(manual.timer, &number);
-	assert_u64(number, 77);
-}
-
-ManualTest(errors, edeadlk_of_a_nested_advance_and_eshutdown_after_stop)
-{
-	struct probe probe = {.then = then_advance};
-
-	probe_schedule(&probe, 0);
-	assert_u64(manual_tick(1), 1);
-	assert_rc(probe.rc, -EDEADLK);
-
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_rc(hwt_advance(manual.timer, NULL), -ESHUTDOWN);
 }

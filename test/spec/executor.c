@@ -52,10 +52,10 @@ ExecutorTest(
 	assert_u64(manual_tick(1), 4);
 	assert_u64(manual_tick(2), 4);
 	assert_u64(manual_tick(1000), 1);
-	assert_u64(log_recorder_count(&manual.log), 1);
+	assert_u64(manual.log.count, 1);
 	assert_i64(manual.log.lines[0].level, LOG_WARNING);
 	assert_u64(manual_tick(1001), 1);
 
-	assert_u64(log_recorder_count(&manual.log), 2);
+	assert_u64(manual.log.count, 2);
 	assert_u64(manual_stats().executor_refused, 10);
 }

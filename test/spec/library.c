@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The header's constants and structures, hwt_version, hwt_strerror, and the
- * library in a program that loads it or uses it before main.
- */
+/* The header's constants and structures, hwt_version, hwt_strerror, and the
+ * library in a program that uses it before main. */
 #include "test/spec/support.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 
 SUITE(library);
@@ -83,46 +80,33 @@ Test(library, strerror_says_what_an_error_means_here)
 		cr_assert(strchr(hwt_strerror(error), '\n') == NULL);
 }
 
-/* A timer from before main, and from before the library's own constructor. Only
- * when asked for, since it would be one more in every test. */
-#define EARLY "HWT_TEST_EARLY_TIMER"
+/* A timer from before main, and from before the library's own constructor. */
 
 static struct hwt *early_timer;
+
+static void
+use_early_timer(void)
+{
+	child_ok(hwt_new_timeout(early_timer, NULL, idle_task, NULL, 0));
+	child_check(hwt_pending_timeouts(early_timer) == 1);
+	child_ok(hwt_stop(early_timer, NULL));
+	child_ok(hwt_destroy(early_timer));
+}
+
+static const struct role roles[] = {{"early timer", use_early_timer}};
+
+ROLES(roles)
 
 __attribute__((constructor(101))) static void
 make_early_timer(void)
 {
 	const struct hwt_options options = {.flags = HWT_MANUAL};
 
-	if (getenv(EARLY) != NULL && hwt_create(&early_timer, &options) != 0)
-		_exit(2);
+	if (role_is(roles[0].name))
+		child_ok(hwt_create(&early_timer, &options));
 }
 
-__attribute__((destructor)) static void
-judge_early_timer(void)
+Test(library, timer_made_in_the_first_constructor_is_alive_later)
 {
-	if (early_timer == NULL)
-		return;
-	child_ok(hwt_new_timeout(early_timer, NULL, idle_task, NULL, 0));
-	child_check(hwt_pending_timeouts(early_timer) == 1);
-	child_ok(hwt_stop(early_timer, NULL));
-	child_ok(hwt_destroy(early_timer));
-	_exit(7);
-}
-
-static void
-become_early(void *arg)
-{
-	char *const environment[] = {(char[]){EARLY "=1"}, NULL};
-	char *const arguments[] = {
-	    (char[]){"hwt-test"}, (char[]){"--version"}, NULL};
-
-	(void)arg;
-	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
-	execve("/proc/self/exe", arguments, environment);
-}
-
-Test(library, timer_made_in_a_constructor_is_alive_in_main)
-{
-	assert_i64(child_wait(child_fork(become_early, NULL)), 7);
+	assert_i64(role_run(roles[0].name, NULL, NULL), LEFT_BY_EXIT);
 }

@@ -24,20 +24,6 @@ Test(lifecycle, create_makes_no_thread_and_start_makes_one)
 	worker_timer_close(timer);
 }
 
-WorkerTest(lifecycle, timer_whose_start_failed_can_be_started_later)
-{
-	static struct probe probe;
-
-	fault_arm_thread(EPERM);
-	assert_rc(hwt_start(live.timer), -EAGAIN);
-	fault_arm_thread(ENOMEM);
-	assert_rc(hwt_start(live.timer), -ENOMEM);
-	fault_disarm();
-
-	assert_ok(hwt_new_timeout(live.timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-}
-
 /* One who starts, and others who come while pthread_create is under way. */
 struct comers {
 	struct hwt *timer;
@@ -187,32 +173,6 @@ RunningPeriodicTest(lifecycle, run_of_a_periodic_timeout_at_stop_is_its_last)
 	assert_u64(list.count, 0);
 	assert_u64(running.probe.runs, 1);
 	assert_u64(hwt_pending_timeouts(live.timer), 0);
-}
-
-/* Stop from a task: a deadlock, in whatever thread. */
-
-static void
-then_stop(struct probe *probe)
-{
-	struct hwt_unprocessed list = {.count = 5};
-
-	probe->rc = hwt_stop(probe->data, &list);
-	assert_rc(hwt_stop_within(probe->data, HWT_SEC(1), NULL), probe->rc);
-	assert_empty(&list);
-}
-
-ManualTest(lifecycle, stop_from_an_inline_task_is_a_deadlock_and_stops_nothing)
-{
-	struct probe probe = {.then = then_stop, .data = manual.timer};
-	struct probe later = {0};
-
-	probe_schedule(&probe, HWT_MS(1));
-	probe_schedule(&later, HWT_MS(2));
-
-	assert_u64(manual_tick(1), 1);
-
-	assert_rc(probe.rc, -EDEADLK);
-	assert_u64(manual_tick(2), 1);
 }
 
 /* The list. */

@@ -63,42 +63,6 @@ MailboxTest(fd_is_readable_exactly_while_something_is_due)
 	assert_u64(probe.runs, 1);
 }
 
-MailboxTest(run_starts_at_most_max_tasks_in_the_order_of_their_ticks)
-{
-	struct probe probes[5] = {{0}};
-
-	deliver(probes, 5);
-
-	assert_u64(run(2), 2);
-	assert_u64(run(1), 1);
-	assert_u64(run(9), 2);
-
-	for (unsigned i = 0; i < 5; i++)
-		assert_u64(probes[i].order, i + 1);
-}
-
-/* A task that delivers more to its mailbox. */
-static struct probe more[2];
-
-static void
-then_deliver_and_run(struct probe *probe)
-{
-	(void)probe;
-	deliver(more, 2);
-}
-
-MailboxTest(run_starts_what_is_there_now_and_nothing_that_comes_meanwhile)
-{
-	struct probe probes[2] = {{.then = then_deliver_and_run}, {0}};
-
-	deliver(probes, 2);
-	assert_u64(run(0), 2);
-	assert_u64(more[0].runs + more[1].runs, 0);
-	cr_assert(readable(fd));
-
-	assert_u64(run(0), 2);
-}
-
 /* Posts: functions that run in hwt_mailbox_run. */
 
 struct letter {

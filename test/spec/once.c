@@ -29,18 +29,6 @@ stop_and_count(void)
 	return unprocessed.count;
 }
 
-ManualTest(once, cancelled_timeout_has_ended)
-{
-	hwt_timeout timeout = schedule_forbidden(TICKS(3));
-
-	manual_tick(1);
-	assert_ok(hwt_cancel(manual.timer, timeout));
-
-	assert_ended(timeout);
-	assert_u64(manual_tick(20), 0);
-	assert_u64(stop_and_count(), 0);
-}
-
 ManualTest(once, timeout_given_back_by_stop_has_ended)
 {
 	hwt_timeout timeout = schedule_forbidden(TICKS(1));

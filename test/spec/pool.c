@@ -165,27 +165,3 @@ PoolTest(posts_and_tasks_share_the_queue_and_begin_in_order, 1, 3)
 	assert_u64(probe.runs, 1);
 	assert_rc(errands[0].rc, -EDEADLK);
 }
-
-static void
-then_destroy_data(struct probe *probe)
-{
-	probe->rc = hwt_pool_destroy(probe->data);
-}
-
-PoolTest(destroy_from_a_task_of_the_pool_is_a_deadlock, 2, 0)
-{
-	static struct probe own = {.then = then_destroy_data}, other;
-	struct hwt_pool *another;
-
-	assert_ok(hwt_pool_create(&another, 1, 0));
-	own.data = pool;
-	other = (struct probe){.then = then_destroy_data, .data = another};
-	pool_schedule(&own);
-	pool_schedule(&other);
-	manual_step(FIXTURE_TICK);
-	wait_for(&own.runs, 1);
-	wait_for(&other.runs, 1);
-
-	assert_rc(own.rc, -EDEADLK);
-	assert_ok(other.rc);
-}

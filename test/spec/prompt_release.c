@@ -7,8 +7,6 @@
  */
 #include "test/spec/support.h"
 
-#include <sched.h>
-
 #include "core/timer.h"
 
 SUITE(prompt_release);
@@ -94,42 +92,26 @@ WorkerTest(prompt_release, worker_returns_memory_before_a_long_sleep)
 	}
 }
 
-/* Two threads: one schedules and the other cancels. */
-
-#define RING 1024
-#define PAIRS 200000
-
-static _Atomic uint64_t scheduled, cancelled;
-
+/* A thread schedules, and another one cancels. */
 static void
-flood(unsigned index, void *unused)
+schedule_or_cancel(unsigned index, void *cancels)
 {
-	(void)unused;
-	for (uint64_t i = 0; i < PAIRS; i++) {
-		while (index == 0 ? i - cancelled == RING : scheduled == i)
-			sched_yield();
-		if (index == 0 &&
-		    hwt_new_timeout(live.timer, &timeouts[i % RING],
-			forbidden_task, NULL, FAR) == 0)
-			scheduled = i + 1;
-		else if (index == 1 &&
-		    hwt_cancel(live.timer, timeouts[i % RING]) == 0)
-			cancelled = i + 1;
-		else
-			abort();
-	}
+	if (index == 0 && cancels != NULL)
+		cancel_many(manual.timer, PEAK);
+	else if (index == 0)
+		schedule_many(manual.timer, PEAK);
 }
 
-WorkerTest(prompt_release, memory_does_not_grow_when_another_thread_cancels)
+ManualTest(prompt_release, memory_does_not_grow_when_another_thread_cancels)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned turn = 0; turn < 4; turn++) {
-		scheduled = cancelled = 0;
-		in_parallel(2, flood, NULL);
+	for (unsigned turn = 0; turn < 20; turn++) {
+		in_parallel(1, schedule_or_cancel, NULL);
+		in_parallel(1, schedule_or_cancel, timeouts);
 		if (turn == 0)
-			bytes = live_stats().memory_bytes;
+			bytes = memory();
 	}
 
-	cr_assert(live_stats().memory_bytes <= bytes + (1 << 20));
+	cr_assert(memory() <= bytes + (1 << 20));
 }

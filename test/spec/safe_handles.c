@@ -24,23 +24,6 @@ assert_refused_by_all(struct hwt *timer, uint64_t id)
 	cr_assert(remaining_ns == 77 && arg == &manual);
 }
 
-ManualTest(safe_handles, garbage_is_refused_by_an_empty_and_by_a_full_timer)
-{
-	static const uint64_t garbage[] = {0, 1, 2, 63, 64, 4095, 4096, 65536,
-	    UINT32_MAX, UINT64_C(1) << 28, (UINT64_C(1) << 28) - 1,
-	    UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX - 1,
-	    INT64_MAX, UINT64_C(0xdeadbeefdeadbeef)};
-
-	for (unsigned round = 0; round < 2; round++) {
-		for (size_t i = 0; i < sizeof(garbage) / 8; i++)
-			assert_refused_by_all(manual.timer, garbage[i]);
-		for (unsigned i = 0; i < 10000; i++)
-			schedule_forbidden(HWT_SEC(1));
-	}
-
-	assert_u64(hwt_pending_timeouts(manual.timer), 20000);
-}
-
 ManualTest(safe_handles, stale_handle_is_refused_when_its_record_serves_others)
 {
 	static hwt_timeout stale[1000];

@@ -81,25 +81,3 @@ Test(shared, after_shutdown_there_is_none)
 	assert_ok(hwt_shared_shutdown(&list));
 	assert_u64(list.count, 0);
 }
-
-static void
-then_shut_down(struct probe *probe)
-{
-	probe->rc = hwt_shared_shutdown(probe->data);
-}
-
-Test(shared, shutdown_from_its_own_task_is_a_deadlock)
-{
-	struct hwt_unprocessed list = {.count = 5};
-	struct probe probe = {.then = then_shut_down, .data = &list};
-	struct hwt *timer;
-
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
-	wait_for(&probe.runs, 1);
-
-	assert_rc(probe.rc, -EDEADLK);
-	assert_u64(list.count, 0);
-	assert_ok(hwt_shared(&timer));
-	assert_ok(hwt_shared_shutdown(NULL));
-}

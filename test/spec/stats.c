@@ -125,7 +125,7 @@ Test(stats, slow_tasks_are_those_that_held_the_worker_and_are_logged)
 
 	assert_u64(manual_stats().slow_tasks, 1);
 	/* One line for refusals, one for slow tasks, in a second. */
-	assert_u64(log_recorder_count(&manual.log), 2);
+	assert_u64(manual.log.count, 2);
 	manual_close();
 }
 
@@ -248,25 +248,3 @@ Test(stats, thread_names_are_escaped_and_what_is_no_utf8_replaced)
 }
 
 /* Errors of the file. */
-
-ManualTest(stats, errors_of_the_file_are_returned)
-{
-	FILE *full = fopen("/dev/full", "we"), *closed, *reading;
-
-	closed = fopen("/dev/null", "we");
-	reading = fopen("/dev/null", "re");
-	cr_assert(full != NULL && closed != NULL && reading != NULL);
-	cr_assert(close(fileno(closed)) == 0);
-
-	assert_rc(hwt_stats_write(manual.timer, full, HWT_JSON), -ENOSPC);
-	assert_rc(hwt_stats_write(manual.timer, closed, HWT_JSON), -EBADF);
-	assert_rc(hwt_stats_write(manual.timer, reading, HWT_JSON), -EBADF);
-	assert_rc(hwt_stats_write(NULL, stderr, HWT_JSON), -EINVAL);
-	assert_rc(hwt_stats_write(manual.timer, NULL, HWT_JSON), -EINVAL);
-	assert_rc(hwt_stats_write(manual.timer, stderr,
-		      (enum hwt_format)(HWT_PROMETHEUS_SAMPLES + 1)),
-	    -EINVAL);
-	fclose(full);
-	fclose(closed);
-	fclose(reading);
-}

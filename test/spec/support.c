@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -95,31 +94,6 @@ rc_name(int rc)
 	return name;
 }
 
-static unsigned writes_left;
-
-static ssize_t
-write_while_left(void *cookie, const char *text, size_t size)
-{
-	(void)cookie;
-	(void)text;
-	errno = 0;
-	if (writes_left == 0)
-		return 0;
-	writes_left--;
-	return (ssize_t)size;
-}
-
-FILE *
-file_that_takes(unsigned writes)
-{
-	FILE *file = fopencookie(
-	    NULL, "w", (cookie_io_functions_t){.write = write_while_left});
-
-	cr_assert(file != NULL);
-	writes_left = writes;
-	return file;
-}
-
 /* The log. */
 
 static void
@@ -171,7 +145,7 @@ fixture_open(struct fixture *fixture, const struct hwt_options *options)
 
 	if (options != NULL)
 		filled = *options;
-	log_recorder_init(&fixture->log);
+	memset(&fixture->log, 0, sizeof(fixture->log));
 	fixture->now_ns = FIXTURE_START;
 	fixture->wakes = fixture->clock_reads = fixture->runs = 0;
 	fixture->tick_ns = filled.tick_ns != 0 ? filled.tick_ns : HWT_MS(100);
@@ -416,7 +390,7 @@ live_open(const struct hwt_options *options)
 	struct hwt_options filled = {.tick_ns = HWT_MS(1)};
 	struct hwt_log log = log_recorder_hook(&live.log);
 
-	log_recorder_init(&live.log);
+	memset(&live.log, 0, sizeof(live.log));
 	if (options != NULL)
 		filled = *options;
 	filled.log = &log;
@@ -536,14 +510,12 @@ in_parallel(unsigned count, void (*body)(unsigned index, void *arg), void *arg)
 	pthread_barrier_destroy(&parallel.start);
 }
 
-int __real_clock_gettime(clockid_t, struct timespec *);
-
 uint64_t
 monotonic_ns(void)
 {
 	struct timespec now;
 
-	__real_clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
@@ -719,13 +691,19 @@ in_child(void (*body)(void *arg), void *arg)
 
 #define ROLE "HWT_TEST_ROLE"
 
+bool
+role_is(const char *name)
+{
+	const char *role = getenv(ROLE);
+
+	return role != NULL && strcmp(role, name) == 0;
+}
+
 void
 role_play(const struct role *roles, size_t count)
 {
-	const char *name = getenv(ROLE);
-
-	for (size_t i = 0; name != NULL && i < count; i++) {
-		if (strcmp(roles[i].name, name) != 0)
+	for (size_t i = 0; i < count; i++) {
+		if (!role_is(roles[i].name))
 			continue;
 		roles[i].play();
 		exit(LEFT_BY_EXIT);
@@ -778,9 +756,8 @@ role_run(const char *name, const char *debug, char said[4096])
 
 static _Atomic unsigned fault_set;
 static _Atomic uint64_t fault_nth, fault_calls;
-static _Atomic int fault_eventfd_error = EMFILE, fault_thread_error = EAGAIN;
+static _Atomic int fault_thread_error = EAGAIN;
 static struct gate *_Atomic fault_gate;
-static _Atomic uint64_t suspended_ns;
 
 void
 fault_arm(unsigned set, uint64_t nth)
@@ -788,13 +765,6 @@ fault_arm(unsigned set, uint64_t nth)
 	fault_calls = 0;
 	fault_nth = nth;
 	fault_set = set;
-}
-
-void
-fault_arm_eventfd(int error)
-{
-	fault_eventfd_error = error;
-	fault_arm(FAULT_EVENTFD, FAULT_ALWAYS);
 }
 
 void
@@ -815,16 +785,9 @@ uint64_t
 fault_disarm(void)
 {
 	fault_set = 0;
-	fault_eventfd_error = EMFILE;
 	fault_thread_error = EAGAIN;
 	fault_gate = NULL;
 	return fault_calls;
-}
-
-void
-suspend(uint64_t ns)
-{
-	suspended_ns += ns;
 }
 
 static bool
@@ -861,12 +824,9 @@ WRAP(void *, mmap,
     (void *address, size_t length, int prot, int flags, int fd, off_t offset),
     (address, length, prot, flags, fd, offset), FAULT_MMAP,
     (errno = ENOMEM, MAP_FAILED))
-WRAP(int, eventfd, (unsigned count, int flags), (count, flags), FAULT_EVENTFD,
-    (errno = fault_eventfd_error, -1))
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *arg);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 
 int
 __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
@@ -878,25 +838,4 @@ __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 		gate_pass(fault_gate);
 	return error != 0 ? error
 			  : __real_pthread_create(thread, attr, start, arg);
-}
-
-/* Where it fails it leaves a time at which everything would be due. */
-int
-__wrap_clock_gettime(clockid_t clock, struct timespec *now)
-{
-	uint64_t ns = suspended_ns;
-	int error;
-
-	if (fault_hits(FAULT_CLOCK)) {
-		*now = (struct timespec){.tv_sec = INT32_MAX};
-		errno = EPERM;
-		return -1;
-	}
-	error = __real_clock_gettime(clock, now);
-	if (error != 0 || clock != CLOCK_BOOTTIME)
-		return error;
-	ns += (uint64_t)now->tv_nsec;
-	now->tv_sec += (time_t)(ns / HWT_SEC(1));
-	now->tv_nsec = (long)(ns % HWT_SEC(1));
-	return 0;
 }

@@ -51,9 +51,12 @@
 
 /* A test that needs longer hangs. One limit for all: one that ends before those
  * of tests that run already makes Criterion forget, and leak, all of theirs. */
+#ifndef SUITE_SECONDS
+#define SUITE_SECONDS (WITH_ASAN ? 240 : 60)
+#endif
 #define SUITE(name)                                             \
 	TestSuite(name, .init = suite_init, .fini = suite_fini, \
-	    .timeout = WITH_ASAN ? 240 : 60)
+	    .timeout = SUITE_SECONDS)
 
 /* Criterion takes a test that exits or leaks for one that passed: these abort
  * at an exit, and each test ends with assert_no_leaks. */
@@ -122,9 +125,6 @@ void assert_no_leaks(void);
 /* "0", "-ENOENT", or the number. */
 const char *rc_name(int rc);
 
-/* A file that takes so many writes and then fails without an errno. */
-FILE *file_that_takes(unsigned writes);
-
 #define LOG_LINES 16
 
 struct log_recorder {
@@ -135,8 +135,6 @@ struct log_recorder {
 	} lines[LOG_LINES];
 };
 
-#define log_recorder_init(log) memset((log), 0, sizeof(*(log)))
-#define log_recorder_count(log) ((log)->count)
 struct hwt_log log_recorder_hook(struct log_recorder *log);
 
 /* The clock starts at a moment that is no multiple of any tick, so that a grid
@@ -324,6 +322,7 @@ struct role {
 		role_play((roles), sizeof(roles) / sizeof(*(roles))); \
 	}
 void role_play(const struct role *roles, size_t count);
+bool role_is(const char *name);
 /* Its exit status. debug: HWT_DEBUG, or NULL; said: takes stderr, or NULL. */
 int role_run(const char *name, const char *debug, char said[4096]);
 
@@ -331,22 +330,17 @@ int role_run(const char *name, const char *debug, char said[4096]);
 #define FAULT_MMAP 2u
 #define FAULT_HEAP 4u
 #define FAULT_MEMORY (FAULT_MMAP | FAULT_HEAP)
-#define FAULT_EVENTFD 8u
-#define FAULT_CLOCK 32u
 /* As nth: every call fails; none does. */
 #define FAULT_ALWAYS 0
 #define FAULT_COUNT UINT64_MAX
 
 /* The nth call, 1 is the first, of these functions fails, in any thread. */
 void fault_arm(unsigned set, uint64_t nth);
-/* Every call fails with that error. */
-void fault_arm_eventfd(int error);
+/* Every pthread_create fails with that error. */
 void fault_arm_thread(int error);
 /* pthread_create first stops at the gate; error 0: and then succeeds. */
 void fault_hold_thread(struct gate *gate, int error);
 /* Nothing fails any more; returns the number of calls that were counted. */
 uint64_t fault_disarm(void);
-/* CLOCK_BOOTTIME jumps by this, and CLOCK_MONOTONIC does not. */
-void suspend(uint64_t ns);
 
 #endif

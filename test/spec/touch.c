@@ -89,21 +89,3 @@ Test(touch, variable_is_written_before_the_new_task_can_start)
 	assert_u64(seen.id, probe.handle.id);
 	manual_close();
 }
-
-ExecutorTest(
-    touch, periodic_timeout_held_by_an_executor_is_not_replaced, EXECUTOR_HOLDS)
-{
-	struct probe probe = {0};
-	hwt_timeout first = probe_periodic(&probe, TICKS(1), TICKS(10));
-
-	manual_tick(1);
-
-	assert_rc(hwt_touch(manual.timer, NULL, &probe.handle, forbidden_task,
-		      NULL, TICKS(1)),
-	    -EINPROGRESS);
-
-	assert_u64(probe.handle.id, first.id);
-	assert_u64(hwt_pending_timeouts(manual.timer), 1);
-	assert_ok(executor_run(&recorder, 0));
-	assert_u64(probe.runs, 1);
-}

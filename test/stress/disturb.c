@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 /* Threads that come and go. They leave their records to others, some of them
@@ -68,7 +67,7 @@ disturber_threads(void *salt)
 	return NULL;
 }
 
-/* Signals, at the process and at each of its threads, whose handlers do not
+/* Signals, at each thread of the process, whose handlers do not
  * restart what they interrupt. The library's threads block all of these but
  * SIGPROF. The handler of SIGPROF holds its thread for a while, wherever that
  * is. */
@@ -127,16 +126,13 @@ sender_thread(void *arg)
 void
 signals_start(void)
 {
-	static const int signals[] = {SIGALRM, SIGUSR1, SIGUSR2, SIGPROF};
+	static const int signals[] = {SIGUSR1, SIGUSR2, SIGPROF};
 	struct sigaction action = {.sa_handler = handle};
-	struct itimerval every = {
-	    .it_value.tv_usec = 300, .it_interval.tv_usec = 300};
 	DIR *folder;
 	unsigned i;
 
 	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		stress_must(!sigaction(signals[i], &action, NULL), "sigaction");
-	stress_must(!setitimer(ITIMER_REAL, &every, NULL), "setitimer");
 	folder = opendir("/proc/self/task");
 	stress_must(folder, "/proc/self/task: %s", strerror(errno));
 	sender = stress_thread(sender_thread, folder);
@@ -145,11 +141,8 @@ signals_start(void)
 void
 signals_stop(void)
 {
-	struct itimerval none = {{0}, {0}};
-
 	atomic_store(&signals_quit, true);
 	stress_join(sender);
-	stress_must(!setitimer(ITIMER_REAL, &none, NULL), "setitimer");
 	stress_check(handled, "no signal was handled");
 	stress_check(!strays,
 	    "%u signals were handled in the library's threads", strays);

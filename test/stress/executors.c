@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The executors of a round: a pool, two mailboxes with their loops, and one
- * that does this and that: see storm.h. */
+ * that runs or refuses: see storm.h. */
 #include "storm.h"
 
 #include <poll.h>
@@ -53,72 +53,23 @@ loop_stop(struct loop *loop)
 	close(loop->quit_fd);
 }
 
-static bool
-held_push(struct held *held, struct hwt *timer, hwt_timeout timeout)
-{
-	bool pushed;
-
-	pthread_mutex_lock(&held->mutex);
-	pushed = held->count < HELD_MAX;
-	if (pushed) {
-		held->timers[held->count] = timer;
-		held->timeouts[held->count++] = timeout;
-	}
-	pthread_cond_signal(&held->filled);
-	pthread_mutex_unlock(&held->mutex);
-	return pushed;
-}
-
-/* Runs some on the spot, refuses some, gives others to another thread. */
+/* Runs some on the spot, and refuses the others. */
 static int
 be_moody(void *ctx, struct hwt *timer, hwt_timeout timeout)
 {
-	switch (timeout.id % 3) {
-	case 0:
+	(void)ctx;
+	if (timeout.id % 2 == 0) {
 		(void)hwt_run(timer, timeout);
 		return 0;
-	case 1:
-		if (held_push(ctx, timer, timeout))
-			return 0;
 	}
 	atomic_fetch_add_explicit(&round_.refused, 1, memory_order_relaxed);
 	return -EBUSY;
 }
 
-/* Some timeouts are run long after, when the timer was stopped: nothing but the
- * library then orders the end of hwt_run before hwt_destroy. */
-static void *
-held_thread(void *arg)
-{
-	struct held *held = arg;
-	hwt_timeout timeout;
-	struct hwt *timer;
-	int error;
-
-	pthread_mutex_lock(&held->mutex);
-	while (held->count || !held->quit) {
-		if (!held->count) {
-			pthread_cond_wait(&held->filled, &held->mutex);
-			continue;
-		}
-		timeout = held->timeouts[--held->count];
-		timer = held->timers[held->count];
-		pthread_mutex_unlock(&held->mutex);
-		if (timeout.id % 7 == 0)
-			stress_sleep_ns(HWT_US(300));
-		error = hwt_run(timer, timeout);
-		stress_check(
-		    !error || error == -ENOENT, "first hwt_run: %d", error);
-		pthread_mutex_lock(&held->mutex);
-	}
-	pthread_mutex_unlock(&held->mutex);
-	return NULL;
-}
-
 void
 executors_start(uint64_t *random)
 {
-	static struct hwt_executor moody = {be_moody, &round_.held};
+	static struct hwt_executor moody = {.execute = be_moody};
 	unsigned threads = 1 + (unsigned)random_below(random, 3);
 	unsigned i;
 
@@ -127,9 +78,6 @@ executors_start(uint64_t *random)
 	    "hwt_pool_create");
 	for (i = 0; i < LOOPS; i++)
 		loop_start(&round_.loops[i], random_below(random, 2) ? 0 : 4);
-	pthread_mutex_init(&round_.held.mutex, NULL);
-	pthread_cond_init(&round_.held.filled, NULL);
-	round_.held.thread = stress_thread(held_thread, &round_.held);
 	round_.executors[POOL] = hwt_pool_executor(round_.pool);
 	for (i = 0; i < LOOPS; i++)
 		round_.executors[MAILBOX + i] =
@@ -140,16 +88,8 @@ executors_start(uint64_t *random)
 void
 executors_stop(void)
 {
-	struct held *held = &round_.held;
 	unsigned i;
 
-	pthread_mutex_lock(&held->mutex);
-	held->quit = true;
-	pthread_cond_signal(&held->filled);
-	pthread_mutex_unlock(&held->mutex);
-	stress_join(held->thread);
-	pthread_cond_destroy(&held->filled);
-	pthread_mutex_destroy(&held->mutex);
 	stress_check(!hwt_pool_destroy(round_.pool), "hwt_pool_destroy");
 	for (i = 0; i < LOOPS; i++)
 		loop_stop(&round_.loops[i]);

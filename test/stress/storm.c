@@ -12,11 +12,12 @@
  *   threads   rounds in which threads come and go
  *   forks     rounds in which threads and tasks fork
  *   signals   rounds under a flood of signals
+ *   sleep     calls while worker and pool go to sleep
  *   sigstop   rounds in a process that is stopped now and then
  */
 #include "storm.h"
 
-#include <sys/eventfd.h>
+#include <limits.h>
 
 #if STRESS_TSAN
 /* ThreadSanitizer knows that free is a last use, and not that munmap is one,
@@ -171,20 +172,6 @@ round_end(bool executors_first)
 		totals[i] += round_.counts[i];
 }
 
-static unsigned
-disturbers_start(pthread_t threads[2], uintptr_t salt)
-{
-	unsigned count = 0;
-
-	if (disturbers.threads)
-		threads[count++] =
-		    stress_thread(disturber_threads, (void *)(salt + 32));
-	if (disturbers.forks)
-		threads[count++] =
-		    stress_thread(disturber_forks, (void *)(salt + 35));
-	return count;
-}
-
 static void
 round_run(uint64_t *random, uint64_t number, uint64_t length_ns)
 {
@@ -192,14 +179,19 @@ round_run(uint64_t *random, uint64_t number, uint64_t length_ns)
 	unsigned count =
 	    ACTORS_MIN + (unsigned)(number % (ACTORS_MAX - ACTORS_MIN + 1));
 	uintptr_t salt = number * 64;
-	unsigned i, others_count;
+	unsigned i, others_count = 0;
 
 	stress_phase("round", number);
 	round_begin(random, number % 4 == 3);
 	pthread_barrier_wait(&round_begins);
 	for (i = 0; i < count; i++)
 		actors[i] = stress_thread(actor_thread, (void *)(salt + i));
-	others_count = disturbers_start(others, salt);
+	if (disturbers.threads)
+		others[others_count++] =
+		    stress_thread(disturber_threads, (void *)(salt + 32));
+	if (disturbers.forks)
+		others[others_count++] =
+		    stress_thread(disturber_forks, (void *)(salt + 35));
 	stress_sleep_ns(random_below(random, length_ns));
 	stress_phase("stop", number);
 	round_stop(random);
@@ -246,108 +238,74 @@ folder_entries(const char *path)
 }
 
 /* A join returns a moment before the kernel has taken the thread out of the
- * list: what still falls is looked at again. */
+ * list. */
 static unsigned
 threads_now(void)
 {
-	unsigned now = folder_entries("/proc/self/task");
-	unsigned before, turn;
+	unsigned before, now = UINT_MAX;
 
-	for (turn = 0; turn < 3; turn++) {
+	do {
 		before = now;
-		stress_sleep_ns(HWT_MS(5));
+		stress_sleep_ns(HWT_MS(15));
 		now = folder_entries("/proc/self/task");
-		if (now < before)
-			turn = 0;
-	}
+	} while (now < before);
 	return now;
 }
 
-/* What a process must not have more of, the longer it lives. */
-struct possessions {
-	unsigned files, threads;
-	uint64_t rss_bytes;
-};
-
-static struct possessions
-possessions_now(void)
-{
-	return (struct possessions){
-	    folder_entries("/proc/self/fd"), threads_now(), rss_bytes()};
-}
-
+/* The process must not have more, the longer it lives. */
 static void
 run_rounds(uint64_t count, uint64_t length_ns)
 {
 	uint64_t random = random_seed(count);
-	uint64_t rounds = 2 + stress_scaled(count), i;
-	struct possessions early = {0}, late;
+	uint64_t rounds = 2 + stress_scaled(count), early = 0, late, i;
+	unsigned files = 0, threads = 0;
 
 	for (i = 0; i < rounds; i++) {
 		round_run(&random, i, length_ns);
-		if (i == 1 + rounds / 10)
-			early = possessions_now();
+		if (i != 1 + rounds / 10)
+			continue;
+		early = rss_bytes();
+		files = folder_entries("/proc/self/fd");
+		threads = threads_now();
 	}
 	children_reap();
-	late = possessions_now();
-	stress_check(STRESS_TSAN || STRESS_ASAN ||
-		late.rss_bytes <= early.rss_bytes + GROWTH_MAX,
-	    "RSS grew from %" PRIu64 " to %" PRIu64, early.rss_bytes,
-	    late.rss_bytes);
-	stress_check(late.files == early.files && late.threads == early.threads,
-	    "descriptors %u, then %u; threads %u, then %u", early.files,
-	    late.files, early.threads, late.threads);
-}
-
-static void
-run_forks(void)
-{
-	if (STRESS_TSAN || STRESS_ASAN)
-		return;
-	disturbers.forks = true;
-	run_rounds(30, HWT_MS(100));
-	disturbers.forks = false;
-}
-
-static void
-run_threads(void)
-{
-	disturbers.threads = true;
-	run_rounds(100, HWT_MS(100));
-	disturbers.threads = false;
-}
-
-static void
-run_signals(void)
-{
-	signals_start();
-	run_rounds(40, HWT_MS(50));
-	signals_stop();
-}
-
-static void
-run_calm(void)
-{
-	run_rounds(60, HWT_MS(100));
-}
-
-static void
-run_stop(void)
-{
-	run_rounds(400, HWT_MS(2));
+	late = rss_bytes();
+	stress_check(STRESS_TSAN || STRESS_ASAN || late <= early + GROWTH_MAX,
+	    "RSS grew from %" PRIu64 " to %" PRIu64, early, late);
+	stress_check(files == folder_entries("/proc/self/fd") &&
+		threads == threads_now(),
+	    "there were %u descriptors and %u threads", files, threads);
 }
 
 static const struct mode {
 	const char *name;
-	void (*run)(void);
+	uint64_t rounds, length_ns;
+	struct disturbers with;
 } modes[] = {
-    {"calm", run_calm},
-    {"stop", run_stop},
-    {"threads", run_threads},
-    {"forks", run_forks},
-    {"signals", run_signals},
+    {"calm", 60, HWT_MS(100), {0}},
+    {"stop", 400, HWT_MS(2), {0}},
+    {"threads", 100, HWT_MS(100), {.threads = true}},
+    {"forks", 30, HWT_MS(100), {.forks = true}},
+    {"signals", 40, HWT_MS(50), {.signals = true}},
+    {"sleep", 0, 0, {0}},
 };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
+
+static void
+run_mode(const struct mode *mode)
+{
+	disturbers = mode->with;
+	if (disturbers.forks && (STRESS_TSAN || STRESS_ASAN))
+		return;
+	if (disturbers.signals)
+		signals_start();
+	if (mode->rounds != 0)
+		run_rounds(mode->rounds, mode->length_ns);
+	else
+		run_sleep();
+	if (disturbers.signals)
+		signals_stop();
+}
 
 static bool
 is_chosen(const char *name, int argc, char **argv)
@@ -385,7 +343,7 @@ main(int argc, char **argv)
 		    stress_thread(veteran_thread, (void *)(uintptr_t)(i + 40));
 	for (i = 0; i < MODES; i++)
 		if (argc <= 3 || is_chosen(modes[i].name, argc, argv))
-			modes[i].run();
+			run_mode(&modes[i]);
 	all_over = true;
 	pthread_barrier_wait(&round_begins);
 	for (i = 0; i < VETERANS; i++)

@@ -27,6 +27,7 @@
  *   executors.c  pool, mailboxes, and executors of our own
  *   disturb.c    signals, SIGSTOP, threads that come and go
  *   children.c   forks
+ *   sleep.c      no rounds: wake-ups of a worker and of a pool that sleep
  */
 #ifndef STORM_H
 #define STORM_H
@@ -43,7 +44,6 @@ enum {
 	LOOPS = 2,
 	/* Cancellers choose among that many of the newest timeouts. */
 	WINDOW = 2048,
-	HELD_MAX = 256,
 	GROWTH_MAX = 2 << 20
 };
 
@@ -95,24 +95,12 @@ struct loop {
 	pthread_t thread;
 };
 
-/* Timeouts that the moody executor has accepted for its own thread. */
-struct held {
-	pthread_mutex_t mutex;
-	pthread_cond_t filled;
-	struct hwt *timers[HELD_MAX];
-	hwt_timeout timeouts[HELD_MAX];
-	unsigned count;
-	bool quit;
-	pthread_t thread;
-};
-
 struct round {
 	struct hwt *timers[TIMERS_MAX];
 	unsigned timers_count;
 	uint64_t tick_ns;
 	struct hwt_pool *pool;
 	struct loop loops[LOOPS];
-	struct held held;
 	const struct hwt_executor *executors[KINDS];
 	atomic_uint taken;
 	atomic_bool stopped[TIMERS_MAX], quit;
@@ -128,9 +116,9 @@ struct round {
 
 extern struct round round_;
 
-/* What the command line asks for. */
+/* Of the mode that is run. */
 struct disturbers {
-	bool forks, threads;
+	bool forks, threads, signals;
 };
 extern struct disturbers disturbers;
 
@@ -185,6 +173,9 @@ void signals_stop(void);
 /* In a child process that is stopped now and then, runs the rest of the
  * program; returns in that process alone. */
 void sigstop_begin(void);
+
+/* sleep.c */
+void run_sleep(void);
 
 /* children.c */
 void *disturber_forks(void *salt);

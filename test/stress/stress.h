@@ -51,10 +51,6 @@
 #define STRESS_ASAN 0
 #endif
 
-#ifndef STRESS_EMULATED
-#define STRESS_EMULATED 0
-#endif
-
 #if STRESS_TSAN
 /* The sanitizer looks for this name: a report must end the program, or its
  * exit status would tell nothing. */
