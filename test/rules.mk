@@ -174,7 +174,7 @@ fuzz: build/fuzz/test/model/model
 # A program, and after commas its arguments.
 , := ,
 coverage := build/cov/hwt-test build/cov/test/stress/storm,20 \
-	build/cov/test/model/model,--steps,300000 \
+	build/cov/test/model/model,--steps,20000 \
 	build/cov/test/model/model,--sweep \
 	build/cov-explore/explore,--schedules,1000 $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))

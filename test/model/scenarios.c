@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scenarios: short programs with workers, a pool and forks, which together
- * with the model call everything that calls the system. Each ends with nothing left.
+ * Scenarios: short programs with workers, a pool and forks, which together with
+ * the model call everything that calls the system. Each ends with nothing left.
  * A call that fails must return what comes of the planned failure, as hwt.h
  * lists it, and must have changed nothing; the next one must work.
  */

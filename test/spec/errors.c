@@ -2,8 +2,8 @@
 /*
  * What calls that schedule refuse, and arguments that are missing. On failure
  * nothing has changed, but that a handle argument is {0}; hwt_touch leaves it
- * as it is. Children get -EOWNERDEAD: fork.c. The model asks every call in every
- * state of a timeout and with each call of the system failing.
+ * as it is. Children get -EOWNERDEAD: fork.c. The model asks each call in every
+ * state of a timeout, and with each call of the system failing.
  */
 #include "test/spec/support.h"
 
