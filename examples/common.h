@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs of the demo share: the names of the four limits, the clock,
- * and the command line. Figures are lines on stdout, "name value". */
+/* What the programs of the demo share: the limits, the clock, and the command
+ * line. Figures are lines on stdout, "name value". */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
@@ -21,18 +21,14 @@ enum limit {
 	LIMIT_HEADER, /* first byte of a request to the end of its header */
 	LIMIT_IDLE, /* end of a response, or accept, to the next request */
 	LIMIT_READ, /* a response that the client does not read on */
-	LIMIT_REQUEST, /* first byte of a request to its whole response */
 	LIMITS
 };
 
-static inline const char *
-limit_name(enum limit limit)
-{
-	static const char *const names[LIMITS] = {
-	    "header", "idle", "read", "request"};
-
-	return names[limit];
-}
+static const struct {
+	const char *name;
+	uint64_t ns;
+} limits[LIMITS] __attribute__((unused)) = {{"header", 1500 * NS_PER_MS},
+    {"idle", 2000 * NS_PER_MS}, {"read", 1000 * NS_PER_MS}};
 
 /* The clock of hwt's timers. */
 static inline uint64_t
@@ -45,37 +41,30 @@ clock_now_ns(void)
 }
 
 static inline void
+fail(const char *text, int error)
+{
+	fprintf(stderr, "%s: %s\n", text, strerror(error));
+	exit(1);
+}
+
+static inline void
 print_figure(const char *name, uint64_t value)
 {
 	printf("%s %" PRIu64 "\n", name, value);
 }
 
-/* A whole number from the command line, at most max. */
+/* The only argument, a number from min to max; otherwise the program ends. */
 static inline uint64_t
-argument_number(const char *text, uint64_t max)
+argument_number(int argc, char **argv, uint64_t min, uint64_t max)
 {
-	char *end;
-	unsigned long long value = strtoull(text, &end, 10);
+	char *end = NULL;
+	uint64_t value = argc == 2 ? strtoull(argv[1], &end, 10) : 0;
 
-	if (text[0] < '0' || text[0] > '9' || *end != '\0' || value > max) {
-		fprintf(
-		    stderr, "%s: want a number up to %" PRIu64 "\n", text, max);
-		exit(2);
-	}
-	return value;
-}
-
-/* Ends the program with its usage: status 0 if --help asks for it, 2 if there
- * are not so many arguments. */
-static inline void
-arguments_are(const char *usage, int argc, char **argv, int count)
-{
-	int is_help = argc == 2 && strcmp(argv[1], "--help") == 0;
-
-	if (argc == count && !is_help)
-		return;
-	fprintf(is_help ? stdout : stderr, "usage: %s\n", usage);
-	exit(is_help ? 0 : 2);
+	if (end != NULL && *end == '\0' && value >= min && value <= max)
+		return value;
+	fprintf(stderr, "usage: %s NUMBER, from %" PRIu64 " to %" PRIu64 "\n",
+	    argv[0], min, max);
+	exit(2);
 }
 
 #endif

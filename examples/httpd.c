@@ -4,20 +4,19 @@
  * a mailbox for each, all on the shared timer of the process. make demo runs it
  * under load and attack: examples/demo.c.
  *
- *   httpd PORT HEADER_MS IDLE_MS READ_MS REQUEST_MS
+ *   httpd PORT
  *
  * PORT 0 is a free one of 127.0.0.1, which is printed. The server runs until
  * SIGINT or SIGTERM and then prints its figures. /_timer is a page that shows
  * what the timer does, from /_timer.json; /metrics is for Prometheus.
  *
- * Four timeouts guard a connection. Almost none of them ever becomes due: each
- * lives as long as its phase.
+ * Three timeouts guard a connection. Almost none of them ever becomes due:
  *
- *            first byte           whole header         whole body
- *   IDLE ------------------> HEADER ----------> BODY ----------> RESPONSE
- *     ^   header, request         cancel header                  read |
- *     +---------------------------------------------------------------+
- *                cancel read and request, push idle out
+ *            first byte           whole header
+ *   IDLE ------------------> HEADER ----------> RESPONSE
+ *     ^     header               cancel header    read |
+ *     +------------------------------------------------+
+ *                cancel read, push idle out
  *
  * idle lives as long as the connection, and is pushed out at the end of each
  * request: one atomic update. read is pushed out by each byte that the client
@@ -35,7 +34,6 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,12 +44,10 @@
 #define EVENTS_PER_TURN 64
 #define INPUT_BYTES 4096
 /* What one connection may write before the others have their turn. */
-#define WRITE_BYTES_PER_TURN (UINT64_C(512) << 10)
-/* Small enough that a client's progress through the large document shows long
- * before the limit for reading. */
+#define WRITE_BYTES_PER_TURN ((size_t)512 << 10)
+/* Small, so that a client's progress through the large document shows. */
 #define SEND_BUFFER_BYTES (128 << 10)
-#define BLOCK_BYTES 65536
-#define LARGE_BYTES (UINT64_C(8) << 20)
+#define LARGE_BYTES (8 << 20)
 /* Lateness in steps of 100 us; the last one takes what is beyond. */
 #define LATE_STEP_NS (100 * NS_PER_US)
 #define LATE_STEPS 10000
@@ -64,13 +60,12 @@ struct deadline {
 	uint64_t due_ns;
 };
 
-/* block, again and again, is the body of length bytes; or own is, of malloc. */
+/* own: the body, if it is of malloc. */
 struct answer {
 	char head[256];
-	const char *block;
+	const char *body;
 	char *own;
-	size_t head_length, block_length;
-	uint64_t length;
+	size_t head_length, length;
 };
 
 struct connection {
@@ -79,7 +74,6 @@ struct connection {
 	enum {
 		IDLE,
 		HEADER,
-		BODY,
 		RESPONSE,
 		DRAIN /* the answer was the last: until the client hangs up */
 	} phase;
@@ -87,28 +81,33 @@ struct connection {
 	bool keep_alive;
 	char input[INPUT_BYTES];
 	size_t input_length;
-	uint64_t body_left, sent;
+	size_t sent;
 	struct answer answer;
 	struct deadline deadlines[LIMITS];
 	struct connection *next, **link;
 };
 
-/* One thread, one epoll, one mailbox. Its counters are its own until the
- * thread has ended. */
+/* What a loop counts; at CUT, one for each limit. */
+enum {
+	TASKS,
+	EARLY,
+	CUT,
+	COUNTERS = CUT + LIMITS
+};
+
+/* One thread, one epoll, one mailbox. */
 struct loop {
 	pthread_t thread;
 	struct hwt_mailbox *mailbox;
 	int epoll_fd;
 	struct connection *connections;
-	uint64_t requests, open, tasks, cut[LIMITS];
-	uint64_t early, late_ns_max, late[LATE_STEPS];
+	uint64_t count[COUNTERS], late_ns_max, late[LATE_STEPS];
 };
 
 static struct loop loops[LOOPS];
-static uint64_t limits_ns[LIMITS];
 static struct hwt *timer;
 static int listen_fd, stop_fd;
-static char large_block[BLOCK_BYTES];
+static char large[LARGE_BYTES];
 
 /* The file examples/timer.html as it is. */
 __asm__(".pushsection .rodata\n"
@@ -121,13 +120,6 @@ __asm__(".pushsection .rodata\n"
 extern const char page[];
 extern const uint64_t page_length;
 
-static void
-fail(const char *text, int error)
-{
-	fprintf(stderr, "httpd: %s: %s\n", text, hwt_strerror(error));
-	exit(1);
-}
-
 static hwt_task deadline_due;
 
 /* Arms a deadline, or pushes it out. One that is due and lies in the mailbox is
@@ -138,10 +130,10 @@ deadline_restart(struct connection *connection, enum limit limit)
 	struct deadline *deadline = &connection->deadlines[limit];
 
 	deadline->connection = connection;
-	deadline->due_ns = clock_now_ns() + limits_ns[limit];
+	deadline->due_ns = clock_now_ns() + limits[limit].ns;
 	return hwt_touch(timer, hwt_mailbox_executor(connection->loop->mailbox),
 		   &deadline->timeout, deadline_due, deadline,
-		   limits_ns[limit]) == 0;
+		   limits[limit].ns) == 0;
 }
 
 static void
@@ -164,7 +156,6 @@ connection_close(struct connection *connection)
 	*connection->link = connection->next;
 	if (connection->next != NULL)
 		connection->next->link = connection->link;
-	connection->loop->open--;
 	free(connection->answer.own);
 	close(connection->fd);
 	free(connection);
@@ -175,18 +166,15 @@ note_lateness(struct loop *loop, int64_t late_ns)
 {
 	uint64_t step = late_ns < 0 ? 0 : (uint64_t)late_ns / LATE_STEP_NS;
 
-	loop->early += late_ns < 0;
+	loop->count[EARLY] += late_ns < 0;
 	loop->late[step < LATE_STEPS ? step : LATE_STEPS - 1]++;
 	if (late_ns > 0 && (uint64_t)late_ns > loop->late_ns_max)
 		loop->late_ns_max = (uint64_t)late_ns;
 }
 
-/*
- * The task of all four timeouts. A client that waits for an answer is told why
- * it is cut; one that does not read gets a reset, since otherwise the kernel
- * would keep for it what it has not read. idle is not meant for a connection
- * with a request under way.
- */
+/* The task of all timeouts. A client that waits for an answer is told why it is
+ * cut; one that does not read gets a reset, since otherwise the kernel would
+ * keep for it what it has not read. */
 static void
 deadline_due(hwt_timeout timeout, void *arg)
 {
@@ -200,7 +188,7 @@ deadline_due(hwt_timeout timeout, void *arg)
 
 	(void)timeout;
 	deadline->timeout = (hwt_timeout){0};
-	loop->tasks++;
+	loop->count[TASKS]++;
 	if (limit == LIMIT_IDLE && connection->phase != IDLE &&
 	    connection->phase != DRAIN) {
 		if (!deadline_restart(connection, LIMIT_IDLE))
@@ -208,7 +196,7 @@ deadline_due(hwt_timeout timeout, void *arg)
 		return;
 	}
 	note_lateness(loop, (int64_t)(clock_now_ns() - deadline->due_ns));
-	loop->cut[limit]++;
+	loop->count[CUT + limit]++;
 	if (connection->phase == RESPONSE)
 		setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &reset,
 		    sizeof(reset));
@@ -219,114 +207,88 @@ deadline_due(hwt_timeout timeout, void *arg)
 
 static void
 answer_set(struct connection *connection, const char *status, const char *type,
-    const char *block, size_t block_length, uint64_t length)
+    const char *body, size_t length)
 {
 	struct answer *answer = &connection->answer;
 
-	answer->block = block;
-	answer->block_length = block_length;
+	answer->body = body;
 	answer->length = length;
 	answer->head_length =
 	    (size_t)snprintf(answer->head, sizeof(answer->head),
-		"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %" PRIu64
-		"\r\nConnection: %s\r\n\r\n",
+		"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+		"Connection: %s\r\n\r\n",
 		status, type, length,
 		connection->keep_alive ? "keep-alive" : "close");
 }
 
-/* A connection that watches the timer ends after the answer, so that it is not
- * among the clients by which the server is judged. */
+/* The connection ends after the answer, and is not judged. */
 static void
 answer_statistics(struct connection *connection, enum hwt_format format)
 {
 	char *text = NULL;
 	size_t length = 0;
 	FILE *file = open_memstream(&text, &length);
-	bool is_written =
-	    file != NULL && hwt_stats_write(timer, file, format) == 0;
 
-	if (file != NULL && fclose(file) != 0)
-		is_written = false;
+	if (file == NULL || hwt_stats_write(timer, file, format) != 0)
+		fail("no statistics", ENOMEM);
+	fclose(file);
 	connection->keep_alive = false;
 	connection->answer.own = text;
-	if (is_written)
-		answer_set(connection, "200 OK",
-		    format == HWT_JSON ? "application/json"
-				       : "text/plain; version=0.0.4",
-		    text, length, length);
-	else
-		answer_set(connection, "503 Service Unavailable", "text/plain",
-		    "", 1, 0);
+	answer_set(connection, "200 OK",
+	    format == HWT_JSON ? "application/json"
+			       : "text/plain; version=0.0.4",
+	    text, length);
 }
 
 static void
-answer_request(
-    struct connection *connection, const char *method, const char *path)
+answer_request(struct connection *connection, const char *path)
 {
 	static const char small[] =
 	    "<!DOCTYPE html>\n<title>hwt</title>\n<p>Served by two epoll loops "
 	    "on one shared timer.\n<p>Try <a href=\"/large\">a large document"
 	    "</a>, and watch\n<a href=\"/_timer\">what the timer does</a>.\n";
-	bool is_get = strcmp(method, "GET") == 0;
 
-	if (is_get && strcmp(path, "/") == 0)
+	if (strcmp(path, "/") == 0)
 		answer_set(connection, "200 OK", "text/html", small,
-		    sizeof(small) - 1, sizeof(small) - 1);
-	else if (is_get && strcmp(path, "/large") == 0)
-		answer_set(connection, "200 OK", "text/plain", large_block,
-		    BLOCK_BYTES, LARGE_BYTES);
-	else if (is_get && strcmp(path, "/_timer.json") == 0)
+		    sizeof(small) - 1);
+	else if (strcmp(path, "/large") == 0)
+		answer_set(
+		    connection, "200 OK", "text/plain", large, LARGE_BYTES);
+	else if (strcmp(path, "/_timer.json") == 0)
 		answer_statistics(connection, HWT_JSON);
-	else if (is_get && strcmp(path, "/metrics") == 0)
+	else if (strcmp(path, "/metrics") == 0)
 		answer_statistics(connection, HWT_PROMETHEUS);
-	else if (is_get && strcmp(path, "/_timer") == 0) {
+	else if (strcmp(path, "/_timer") == 0) {
 		connection->keep_alive = false;
-		answer_set(connection, "200 OK", "text/html", page, page_length,
-		    page_length);
-	} else if (strcmp(method, "POST") == 0 && strcmp(path, "/sink") == 0)
-		answer_set(connection, "200 OK", "text/plain", "", 1, 0);
-	else
-		answer_set(connection, "404 Not Found", "text/plain", "", 1, 0);
+		answer_set(
+		    connection, "200 OK", "text/html", page, page_length);
+	} else
+		answer_set(connection, "404 Not Found", "text/plain", "", 0);
 }
 
-/* Reads the header, of which the fields are lines that end with NUL here. False
- * if it is none that this server understands: then the connection ends, since
- * nobody knows where the next request begins. */
+/* False: it is none that this server understands, or has a body. Then the
+ * connection ends, since nobody knows where the next request begins. */
 static bool
 header_parse(struct connection *connection, char *header)
 {
-	char *rest, *line = strtok_r(header, "\r\n", &rest), *end;
-	char method[16], path[256];
+	char *rest, *line = strtok_r(header, "\r\n", &rest);
+	char path[256];
 	int minor;
 
 	if (line == NULL ||
-	    sscanf(line, "%15s %255s HTTP/1.%d", method, path, &minor) != 3)
+	    sscanf(line, "GET %255s HTTP/1.%d", path, &minor) != 2)
 		return false;
 	path[strcspn(path, "?")] = '\0';
 	connection->keep_alive = minor > 0;
-	connection->body_left = 0;
 	while ((line = strtok_r(NULL, "\r\n", &rest)) != NULL) {
-		if (strncasecmp(line, "Transfer-Encoding:", 18) == 0)
+		if (strncasecmp(line, "Transfer-Encoding:", 18) == 0 ||
+		    strncasecmp(line, "Content-Length:", 15) == 0)
 			return false;
 		if (strncasecmp(line, "Connection: close", 17) == 0)
 			connection->keep_alive = false;
-		if (strncasecmp(line, "Content-Length: ", 16) != 0)
-			continue;
-		errno = 0;
-		connection->body_left = strtoull(line + 16, &end, 10);
-		if (line[16] < '0' || line[16] > '9' || *end != '\0' || errno)
-			return false;
 	}
-	answer_request(connection, method, path);
+	answer_request(connection, path);
 	return true;
-}
-
-static void
-input_drop(struct connection *connection, size_t length)
-{
-	connection->input_length -= length;
-	memmove(connection->input, connection->input + length,
-	    connection->input_length);
 }
 
 /* The steps of a connection. NEXT: the next one may go on at once. */
@@ -348,30 +310,15 @@ step_header(struct connection *connection)
 		*end = '\0';
 	if (end == NULL || !header_parse(connection, connection->input)) {
 		connection->keep_alive = false;
-		connection->body_left = 0;
 		connection->input_length = 0;
-		answer_set(
-		    connection, "400 Bad Request", "text/plain", "", 1, 0);
+		answer_set(connection, "400 Bad Request", "text/plain", "", 0);
 	} else {
-		input_drop(connection, (size_t)(end + 4 - connection->input));
+		end += 4;
+		connection->input_length -= (size_t)(end - connection->input);
+		memmove(connection->input, end, connection->input_length);
 	}
 	deadline_cancel(connection, LIMIT_HEADER);
 	connection->sent = 0;
-	connection->phase = BODY;
-	return NEXT;
-}
-
-static enum step
-step_body(struct connection *connection)
-{
-	size_t length = connection->input_length;
-
-	if (length > connection->body_left)
-		length = (size_t)connection->body_left;
-	connection->body_left -= length;
-	input_drop(connection, length);
-	if (connection->body_left > 0)
-		return WAIT;
 	connection->phase = RESPONSE;
 	return NEXT;
 }
@@ -380,47 +327,43 @@ static enum step
 request_end(struct connection *connection)
 {
 	deadline_cancel(connection, LIMIT_READ);
-	deadline_cancel(connection, LIMIT_REQUEST);
 	if (!deadline_restart(connection, LIMIT_IDLE))
 		return CLOSE;
 	free(connection->answer.own);
 	connection->answer.own = NULL;
-	connection->loop->requests++;
 	connection->phase = IDLE;
 	if (!connection->keep_alive) {
-		/* To close at once could reset the connection before the
-		 * client has read the answer. */
+		/* To close could reset it before the client has read. */
 		shutdown(connection->fd, SHUT_WR);
 		connection->phase = DRAIN;
 	}
 	return NEXT;
 }
 
-/* The rest of the head, or of a block of the body. */
+/* The rest of the head, or some of the body. */
 static ssize_t
 answer_send(const struct connection *connection)
 {
 	const struct answer *answer = &connection->answer;
-	uint64_t left, offset;
+	size_t offset = connection->sent, left;
 
-	if (connection->sent < answer->head_length)
-		return send(connection->fd, answer->head + connection->sent,
-		    answer->head_length - connection->sent,
+	if (offset < answer->head_length)
+		return send(connection->fd, answer->head + offset,
+		    answer->head_length - offset,
 		    MSG_NOSIGNAL | (answer->length > 0 ? MSG_MORE : 0));
-	offset = connection->sent - answer->head_length;
+	offset -= answer->head_length;
 	left = answer->length - offset;
-	offset %= answer->block_length;
-	if (left > answer->block_length - offset)
-		left = answer->block_length - offset;
-	return send(connection->fd, answer->block + offset, left, MSG_NOSIGNAL);
+	return send(connection->fd, answer->body + offset,
+	    left < WRITE_BYTES_PER_TURN ? left : WRITE_BYTES_PER_TURN,
+	    MSG_NOSIGNAL);
 }
 
 static enum step
 step_response(struct connection *connection)
 {
-	uint64_t length =
+	size_t length =
 	    connection->answer.head_length + connection->answer.length;
-	uint64_t begin = connection->sent;
+	size_t begin = connection->sent;
 	bool is_new = connection->deadlines[LIMIT_READ].timeout.id == 0;
 	ssize_t sent;
 
@@ -431,7 +374,7 @@ step_response(struct connection *connection)
 			break;
 		if (sent < 0)
 			return CLOSE;
-		connection->sent += (uint64_t)sent;
+		connection->sent += (size_t)sent;
 	}
 	if (connection->sent == length)
 		return request_end(connection);
@@ -449,14 +392,10 @@ connection_step(struct connection *connection)
 		if (connection->input_length == 0)
 			return WAIT;
 		connection->phase = HEADER;
-		return deadline_restart(connection, LIMIT_HEADER) &&
-			deadline_restart(connection, LIMIT_REQUEST)
-		    ? NEXT
-		    : CLOSE;
+		return deadline_restart(connection, LIMIT_HEADER) ? NEXT
+								  : CLOSE;
 	case HEADER:
 		return step_header(connection);
-	case BODY:
-		return step_body(connection);
 	case RESPONSE:
 		return step_response(connection);
 	case DRAIN:
@@ -466,8 +405,7 @@ connection_step(struct connection *connection)
 	return CLOSE;
 }
 
-/* While an answer is written nothing is read: a client that sends and does not
- * read fills its own buffers. */
+/* While an answer is written nothing is read. */
 static enum step
 connection_watch(struct connection *connection)
 {
@@ -528,15 +466,13 @@ connection_open(struct loop *loop)
 	if (connection->next != NULL)
 		connection->next->link = &connection->next;
 	loop->connections = connection;
-	loop->open++;
 	if (!deadline_restart(connection, LIMIT_IDLE) ||
 	    connection_watch(connection) == CLOSE)
 		connection_close(connection);
 }
 
 /* In each turn the sockets come first and the mailbox last: a task may close a
- * connection, whose event could otherwise stand further down in the batch. The
- * mailbox is run in each turn, so that tasks do not wait behind sockets. */
+ * connection, whose event could otherwise stand further down in the batch. */
 static void *
 loop_main(void *arg)
 {
@@ -571,11 +507,9 @@ loop_watch(struct loop *loop, int fd, uint32_t more, void *source)
 static void
 loop_start(struct loop *loop)
 {
-	int error = hwt_mailbox_create(&loop->mailbox);
-
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (error != 0 || loop->epoll_fd < 0)
-		fail("cannot make a loop", error != 0 ? error : errno);
+	if (hwt_mailbox_create(&loop->mailbox) != 0 || loop->epoll_fd < 0)
+		fail("cannot make a loop", EMFILE);
 	loop_watch(loop, hwt_mailbox_fd(loop->mailbox), 0, loop);
 	/* Exclusive: a new client wakes one loop. */
 	loop_watch(loop, listen_fd, EPOLLEXCLUSIVE, &listen_fd);
@@ -606,89 +540,76 @@ server_listen(uint16_t port)
 	fflush(stdout);
 }
 
-/* What stop returns: one timeout each, of which the connection forgets the
- * handle. A timeout that a mailbox held is still the connection's. */
-static void
-print_remains(void)
-{
-	uint64_t of_limit[LIMITS] = {0}, open = 0, held = 0;
-	struct hwt_unprocessed unprocessed;
-	struct hwt_timeout_info info;
-	struct connection *connection;
-	enum limit limit;
-	int error = hwt_shared_shutdown(&unprocessed), i;
-
-	if (error != 0)
-		fail("cannot stop the timer", error);
-	print_figure("stop.unprocessed", unprocessed.count);
-	while (hwt_unprocessed_next(&unprocessed, &info)) {
-		struct deadline *deadline = info.arg;
-
-		of_limit[deadline - deadline->connection->deadlines]++;
-		deadline->timeout = (hwt_timeout){0};
-	}
-	for (i = 0; i < LOOPS; i++) {
-		open += loops[i].open;
-		while ((connection = loops[i].connections) != NULL) {
-			for (limit = 0; limit < LIMITS; limit++)
-				held +=
-				    connection->deadlines[limit].timeout.id !=
-				    0;
-			connection_close(connection);
-		}
-		while (hwt_mailbox_destroy(loops[i].mailbox) == -EBUSY)
-			(void)hwt_mailbox_run(loops[i].mailbox, 0, NULL);
-		close(loops[i].epoll_fd);
-	}
-	print_figure("stop.open", open);
-	print_figure("stop.held", held);
-	for (limit = 0; limit < LIMITS; limit++)
-		printf("stop.%s %" PRIu64 "\n", limit_name(limit),
-		    of_limit[limit]);
-}
-
+/* How late a part of the cuts was, at most. */
 static uint64_t
-late_percentile_ns(const uint64_t *late, uint64_t count, uint64_t percent)
+late_part_ns(uint64_t cuts, uint64_t percent)
 {
-	uint64_t wanted = (count * percent + 99) / 100, seen = 0, step;
+	uint64_t wanted = (cuts * percent + 99) / 100, seen = 0, step, i;
 
 	for (step = 0; step < LATE_STEPS && seen < wanted; step++)
-		seen += late[step];
+		for (i = 0; i < LOOPS; i++)
+			seen += loops[i].late[step];
 	return step * LATE_STEP_NS;
 }
 
 static void
-print_figures(void)
+print_counters(void)
 {
-	static struct loop all;
-	uint64_t cut = 0, i, step;
-	struct hwt_stats stats;
+	static const char *const names[COUNTERS] = {
+	    "tasks", "early", "cut.header", "cut.idle", "cut.read"};
+	uint64_t sum, cuts = 0, max_ns = 0, i, k;
+
+	for (k = 0; k < COUNTERS; k++) {
+		sum = 0;
+		for (i = 0; i < LOOPS; i++)
+			sum += loops[i].count[k];
+		cuts += k >= CUT ? sum : 0;
+		print_figure(names[k], sum);
+	}
+	for (i = 0; i < LOOPS; i++)
+		if (loops[i].late_ns_max > max_ns)
+			max_ns = loops[i].late_ns_max;
+	print_figure("late_p50_us", late_part_ns(cuts, 50) / NS_PER_US);
+	print_figure("late_p99_us", late_part_ns(cuts, 99) / NS_PER_US);
+	print_figure("late_max_us", max_ns / NS_PER_US);
+}
+
+/* held: timeouts that the connections still have, as they were in a mailbox. */
+static void
+loop_end(struct loop *loop, uint64_t *open, uint64_t *held)
+{
+	struct connection *connection;
 	enum limit limit;
 
-	for (i = 0; i < LOOPS; i++) {
-		all.requests += loops[i].requests;
-		all.tasks += loops[i].tasks;
-		all.early += loops[i].early;
-		if (loops[i].late_ns_max > all.late_ns_max)
-			all.late_ns_max = loops[i].late_ns_max;
-		for (step = 0; step < LATE_STEPS; step++)
-			all.late[step] += loops[i].late[step];
+	while ((connection = loop->connections) != NULL) {
 		for (limit = 0; limit < LIMITS; limit++)
-			all.cut[limit] += loops[i].cut[limit];
+			*held += connection->deadlines[limit].timeout.id != 0;
+		++*open;
+		connection_close(connection);
 	}
-	for (limit = 0; limit < LIMITS; limit++) {
-		cut += all.cut[limit];
-		printf(
-		    "cut.%s %" PRIu64 "\n", limit_name(limit), all.cut[limit]);
-	}
-	print_figure("requests", all.requests);
-	print_figure("tasks", all.tasks);
-	print_figure("early", all.early);
-	print_figure(
-	    "late_p50_us", late_percentile_ns(all.late, cut, 50) / NS_PER_US);
-	print_figure(
-	    "late_p99_us", late_percentile_ns(all.late, cut, 99) / NS_PER_US);
-	print_figure("late_max_us", all.late_ns_max / NS_PER_US);
+	while (hwt_mailbox_destroy(loop->mailbox) == -EBUSY)
+		(void)hwt_mailbox_run(loop->mailbox, 0, NULL);
+	close(loop->epoll_fd);
+}
+
+static void
+print_remains(void)
+{
+	uint64_t open = 0, held = 0;
+	struct hwt_unprocessed unprocessed;
+	struct hwt_timeout_info info;
+	struct hwt_stats stats;
+	int i;
+
+	if (hwt_shared_shutdown(&unprocessed) != 0)
+		fail("cannot stop the timer", EDEADLK);
+	while (hwt_unprocessed_next(&unprocessed, &info))
+		((struct deadline *)info.arg)->timeout = (hwt_timeout){0};
+	for (i = 0; i < LOOPS; i++)
+		loop_end(&loops[i], &open, &held);
+	print_figure("stop.open", open);
+	print_figure("stop.unprocessed", unprocessed.count);
+	print_figure("stop.held", held);
 	if (hwt_read_stats(timer, &stats) != 0)
 		fail("no statistics", EINVAL);
 	print_figure("timer.scheduled", stats.scheduled);
@@ -703,33 +624,22 @@ print_figures(void)
 int
 main(int argc, char **argv)
 {
-	static const char usage[] =
-	    "httpd PORT HEADER_MS IDLE_MS READ_MS REQUEST_MS";
 	static const char pattern[] = "approximately on time, every time.\n";
-	struct rlimit files;
 	sigset_t signals;
 	uint64_t one = 1;
-	int error, received;
+	int received;
 	size_t i;
 
-	arguments_are(usage, argc, argv, 2 + LIMITS);
-	for (i = 0; i < LIMITS; i++)
-		limits_ns[i] = HWT_MS(argument_number(argv[2 + i], 86400000));
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
-	for (i = 0; i < BLOCK_BYTES; i++)
-		large_block[i] = pattern[i % (sizeof(pattern) - 1)];
+	for (i = 0; i < LARGE_BYTES; i++)
+		large[i] = pattern[i % (sizeof(pattern) - 1)];
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	error = hwt_shared(&timer);
-	if (error != 0)
-		fail("no timer", error);
+	if (hwt_shared(&timer) != 0)
+		fail("no timer", EAGAIN);
 	stop_fd = eventfd(0, EFD_CLOEXEC);
-	server_listen((uint16_t)argument_number(argv[1], UINT16_MAX));
+	server_listen((uint16_t)argument_number(argc, argv, 0, UINT16_MAX));
 	for (i = 0; i < LOOPS; i++)
 		loop_start(&loops[i]);
 	sigwait(&signals, &received);
@@ -737,7 +647,7 @@ main(int argc, char **argv)
 		fail("cannot stop", errno);
 	for (i = 0; i < LOOPS; i++)
 		pthread_join(loops[i].thread, NULL);
+	print_counters();
 	print_remains();
-	print_figures();
 	return 0;
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * must(condition) is how a recipe checks itself: it ends the program when the
- * condition is false. Unlike assert it is there in every build, so that the
- * condition may be a call that has to be made.
- */
+/* must(condition) ends the program when the condition is false. Unlike assert,
+ * it is there in every build: the condition may be a call. */
 #ifndef EXAMPLES_MUST_H
 #define EXAMPLES_MUST_H
 

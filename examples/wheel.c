@@ -223,8 +223,7 @@ main(int argc, char **argv)
 	bool is_terminal = isatty(STDOUT_FILENO);
 	uint64_t speed;
 
-	arguments_are("wheel TICKS_PER_SECOND", argc, argv, 2);
-	speed = argument_number(argv[1], 4096);
+	speed = argument_number(argc, argv, 1, 4096);
 	must(hwt_create(&timer, &options));
 	if (is_terminal)
 		printf("\033[2J");

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An echo server that closes idle clients, for any event loop. The loop watches
- * the mailbox's descriptor as it watches a socket; tasks run in
- * hwt_mailbox_run, on the loop's thread, so that a task may close and free a
- * connection without a lock. Several loops, in threads, can share one timer: a
- * mailbox for each of them.
+ * An echo server that closes idle clients, for any event loop, which watches
+ * the mailbox's descriptor as it watches a socket. Several loops, in threads,
+ * can share one timer: a mailbox for each of them.
  *
  * A file that includes this one has the loop's four functions. Its program runs
  * the server with clients in another thread: some talk for longer than a client
@@ -31,8 +29,7 @@
 static void *loop_watch(int fd, void (*ready)(void *arg), void *arg);
 /* Also from ready; then the watch and arg are not used any more. */
 static void loop_unwatch(void *watch);
-/* Until loop_end is called. */
-static void loop_run(void);
+static void loop_run(void); /* until loop_end is called */
 static void loop_end(void);
 
 struct connection {
@@ -66,8 +63,6 @@ idle(hwt_timeout timeout, void *arg)
 	connection_close(arg);
 }
 
-/* Moves the deadline, or makes the first one. What is due and in the mailbox is
- * replaced, and does not run. */
 static void
 idle_restart(struct connection *connection)
 {

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memcached's idle timeouts by hwt: one timeout per connection, one mailbox per
- * worker thread. The script run puts the calls into memcached's source.
- *
- * The life of a connection: idle_begin when its worker thread has got it,
- * idle_touch at each command, idle_end when it is closed. All of them, and the
- * task, run on that worker's thread: after hwt_cancel has returned 0 there, a
- * timeout that waits in the mailbox does not run either. So no lock is needed,
- * and the task never sees a connection that was closed.
+ * worker thread. A connection's thread calls idle_begin when it has got it,
+ * idle_touch at each command, and idle_end when it is closed; its task runs
+ * there, too. So no lock is needed.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,10 +15,8 @@ static struct hwt *timer;
 static void
 must(int result)
 {
-	if (result == 0)
-		return;
-	fprintf(stderr, "idle timeouts: %s\n", hwt_strerror(result));
-	exit(EXIT_FAILURE);
+	if (result != 0)
+		abort();
 }
 
 static void
@@ -34,7 +27,6 @@ run_mailbox(evutil_socket_t fd, short which, void *arg)
 	(void)hwt_mailbox_run(arg, 0, NULL);
 }
 
-/* For each worker, before its thread starts. */
 void
 idle_setup(LIBEVENT_THREAD *thread)
 {
@@ -65,17 +57,12 @@ stop_conn_timeout_thread(void)
 
 static hwt_task idle_task;
 
-/* Moves the deadline; one that is due and in the mailbox is replaced. */
 static void
 idle_restart(conn *c)
 {
-	int error =
-	    hwt_touch(timer, hwt_mailbox_executor(c->thread->idle_mailbox),
-		&c->idle, idle_task, c, HWT_SEC(settings.idle_timeout));
-
-	if (error != 0 && error != -ESHUTDOWN)
-		fprintf(stderr, "fd %d has no idle timeout: %s\n", c->sfd,
-		    hwt_strerror(error));
+	if (hwt_touch(timer, hwt_mailbox_executor(c->thread->idle_mailbox),
+		&c->idle, idle_task, c, HWT_SEC(settings.idle_timeout)) != 0)
+		fprintf(stderr, "fd %d has no idle timeout\n", c->sfd);
 }
 
 static void
@@ -108,7 +95,6 @@ idle_touch(conn *c)
 		idle_restart(c);
 }
 
-/* In idle_task, too: then there is nothing to cancel. */
 void
 idle_end(conn *c)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who owns arg: one thread touches a connection, another closes and frees it;
- * the task frees nothing. The lock serializes the variable idle. A touch that
- * finds the task running makes a new timeout beside it: wait for both, without
- * the lock, which the task may want.
+ * One thread touches a connection, another closes and frees it; the task frees
+ * nothing. The lock serializes the variable idle. A touch that finds the task
+ * running makes a new timeout beside it: wait for both, without the lock.
  */
 #include "recipe.h"
 

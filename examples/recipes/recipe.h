@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Shared by the recipes: must(), the order of tearing down, and a timer whose
- * time stands still until pass() moves it, so that a minute takes no time and
- * nothing depends on the machine. What a recipe does with its timer works with
- * any timer; unit_test.c explains how this one is made.
- */
+/* Shared by the recipes: must(), the order of tearing down, and a timer whose
+ * time stands still until pass() moves it (unit_test.c), so that a minute takes
+ * no time. What a recipe does with it works with any timer. */
 #ifndef RECIPE_H
 #define RECIPE_H
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A remote call with one deadline, retries, and full-jitter back-off: the wait
- * before attempt n is random between 0 and BASE * 2^n. Attempts and waits end
- * with the absolute deadline. One timeout at a time serves the call.
+ * A remote call with one absolute deadline, retries, and full-jitter back-off:
+ * the wait before attempt n is random between 0 and BASE * 2^n.
  */
 #include "recipe.h"
 
@@ -72,14 +71,9 @@ run_call(unsigned from, int result)
 int
 main(void)
 {
-	int i;
-
 	timer = by_hand_create();
-	for (i = 0; i < 20; i++) {
-		run_call(3, 0);
-		run_call(1000, -ETIMEDOUT);
-	}
+	run_call(3, 0);
+	run_call(1000, -ETIMEDOUT);
 	teardown(timer, NULL);
-	printf("%d calls answered, %d given up in time\n", i, i);
-	return 0;
+	return puts("a call answered, a call given up in time") == EOF;
 }
