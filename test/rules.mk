@@ -74,12 +74,14 @@ spec := $(wildcard test/spec/*.c)
 storm := $(wildcard test/stress/*.c)
 misuse := $(wildcard test/misuse/*.c)
 model := $(wildcard test/model/*.c) test/sim/plan.c
-explorer := $(wildcard test/explore/*.c) \
+# With what programs of the explorer hold: see core.o.
+explored := $(filter-out sys/system% observe/%,$(core)) \
+	$(filter-out $(explored_alone),$(module_sources)) \
+	$(patsubst %,test/explore/%.c,calls order verbs verbs_inside)
+explorer := $(filter-out $(explored),$(wildcard test/explore/*.c)) \
 	$(filter-out test/sim/plan.c,$(wildcard test/sim/*.c)) \
 	test/script.c test/model/checker.c \
 	$(wildcard modules/*/test/explore/*.c)
-explored := $(filter-out sys/system% observe/%,$(core)) \
-	$(filter-out $(explored_alone),$(module_sources))
 
 # Functions of the system that the suites replace, to make them fail.
 wrapped := $(sort $(shell sed -n -e 's/^__wrap_\([a-z0-9_]*\).*/\1/p' \
@@ -121,7 +123,7 @@ build/%/test/model/model: $$(call objects,$(model)) $$(objects_$$*) \
 	$(link_program)
 build/fuzz/test/model/main.o: own = -DHWT_FUZZ
 
-# The explorer has the system's functions under other names, and puts the core's
+# The explorer has the system's functions under other names, and puts static
 # data back before each execution: it has a section of its own. Not so what
 # counts for gcov, in sections of its own, too.
 build/%/core.o: $$(call objects,$(explored)) test/sim/sim.c

@@ -15,15 +15,20 @@
 #include <stdio.h>
 
 #define PARTS 5 /* first, and the threads */
-#define VERBS_MAX 14
+#define VERBS 64
+
+struct drawn {
+	unsigned part;
+	bool stays;
+	char text[24];
+};
 
 static struct draft {
 	uint64_t seed;
-	char verb[PARTS][VERBS_MAX][24];
-	unsigned count[PARTS];
-	unsigned kept[PARTS]; /* of first: so many must stay; or of the end */
-	unsigned parts, subjects;
+	struct drawn verb[VERBS];
+	unsigned count, subjects;
 	bool worker, box, mailbox, stops;
+	bool stay; /* what is added now */
 } draft;
 
 static struct rng rng;
@@ -35,18 +40,27 @@ any(unsigned count)
 	return (unsigned)rng_below(&rng, count);
 }
 
-static void add(unsigned part, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void
+__attribute__((format(printf, 2, 3))) static void
 add(unsigned part, const char *format, ...)
 {
-	char *verb = draft.verb[part][draft.count[part]++];
+	struct drawn *verb = &draft.verb[draft.count++];
 	va_list arguments;
 
+	verb->part = part;
+	verb->stays = draft.stay;
 	va_start(arguments, format);
-	(void)vsnprintf(verb, sizeof(draft.verb[0][0]), format, arguments);
+	(void)vsnprintf(verb->text, sizeof(verb->text), format, arguments);
 	va_end(arguments);
+}
+
+static unsigned
+count_of(unsigned part)
+{
+	unsigned i, count = 0;
+
+	for (i = 0; i < draft.count; i++)
+		count += draft.verb[i].part == part;
+	return count;
 }
 
 /* One that was made, or will be. */
@@ -56,27 +70,22 @@ used(void)
 	return any(draft.subjects);
 }
 
-static bool
+static void
 add_new(unsigned part)
 {
 	unsigned i = draft.subjects;
+	unsigned kind;
 
 	if (i == SUBJECTS - 1)
-		return false;
+		return;
 	draft.subjects++;
-	switch (any(8)) {
-	case 0:
+	kind = any(8);
+	if (kind == 0)
 		add(part, "never %u", i);
-		break;
-	case 1:
-	case 2:
+	else if (kind < 3)
 		add(part, "periodic %u %u %u", i, any(3), 1 + any(2));
-		break;
-	default:
+	else
 		add(part, "new %u %u", i, any(4));
-		break;
-	}
-	return true;
 }
 
 static void
@@ -98,7 +107,7 @@ add_call(unsigned part)
 	unsigned which = any(20);
 
 	if (which < 5 || draft.subjects == 0) {
-		(void)add_new(part);
+		add_new(part);
 	} else if (which < 9) {
 		add(part, "move %u %u", used(), any(4));
 	} else if (which < 12) {
@@ -119,57 +128,41 @@ add_call(unsigned part)
 static void
 add_turn(unsigned part)
 {
-	switch (any(12)) {
-	case 0:
-	case 1:
+	unsigned which = any(12);
+
+	if (which < 2)
 		add(part, "advance 1");
-		break;
-	case 2:
-		if (!draft.stops)
-			add(part, "drop-stale");
-		break;
-	case 3:
-		if (!draft.stops)
-			add(part, "trim");
-		break;
-	case 4:
+	else if (which == 4)
 		add_call(part);
-		break;
-	default:
+	else if (which > 4)
 		add(part, "turn");
-		break;
-	}
+	else if (!draft.stops)
+		add(part, which == 2 ? "drop-stale" : "trim");
 }
 
 static void
 make_timer(void)
 {
+	unsigned executor;
+
+	draft.stay = true;
 	if (any(5) == 0)
 		add(0, "limit %u", 1 + any(3));
 	draft.worker = any(3) == 0;
-	switch (draft.worker ? 9 : any(10)) {
-	case 0:
-	case 1:
-		draft.box = true;
-		add(0, "box");
-		break;
-	case 2:
-	case 3:
-		draft.mailbox = true;
-		add(0, "mailbox");
-		break;
-	case 4:
-		add(0, "refuser");
-		break;
-	default:
-		break;
-	}
+	executor = draft.worker ? 9 : any(10);
+	draft.box = executor < 2;
+	draft.mailbox = executor == 2 || executor == 3;
+	if (executor < 5)
+		add(0,
+		    draft.box           ? "box"
+			: draft.mailbox ? "mailbox"
+					: "refuser");
 	add(0, draft.worker ? "worker" : "manual");
 	if (any(8) == 0)
 		add(0, "caches-left %u", any(2));
 	else
 		add(0, "caches %u %u %u", any(3), any(3), any(2));
-	draft.kept[0] = draft.count[0];
+	draft.stay = false;
 }
 
 /* Timeouts in some state. */
@@ -179,7 +172,7 @@ make_before(void)
 	unsigned i, count = any(3);
 
 	for (i = 0; i < count; i++)
-		(void)add_new(0);
+		add_new(0);
 	if (draft.worker) {
 		if (any(2) == 0)
 			add(0, "start");
@@ -203,7 +196,6 @@ make_threads(void)
 	unsigned threads = 2 + any(2);
 	unsigned i, calls;
 
-	draft.parts = 1 + threads;
 	for (i = 1; i <= threads; i++) {
 		bool turns = i == threads && !draft.worker;
 		bool runs = i == 1 && draft.mailbox;
@@ -216,37 +208,38 @@ make_threads(void)
 			else
 				add_call(i);
 		}
-		if (draft.count[i] == 0)
+		if (count_of(i) == 0)
 			add(i, "pending 0 7");
 	}
 	if (!draft.worker)
 		return;
+	draft.stay = true;
 	for (i = 2; i <= threads; i++)
 		add(1, "await-thread %u", i - 1);
 	add(1, "await-all");
 	add(1, "stop");
-	draft.kept[1] = threads + 1;
 }
 
 static const struct program *
 compose(void)
 {
-	static char text[2][PARTS * VERBS_MAX * 26];
+	static char text[2][VERBS * 26];
 	static char name[32];
 	static struct program program;
-	size_t at[2] = {0, 0};
 	unsigned part, i;
 
 	text[0][0] = text[1][0] = '\0';
-	for (part = 0; part < draft.parts; part++) {
+	for (part = 0; part < PARTS && (part == 0 || count_of(part) > 0);
+	     part++) {
 		char *to = text[part > 0];
-		size_t *end = &at[part > 0];
+		const char *gap = part > 1 ? " | " : "";
 
-		if (part > 1)
-			*end += (size_t)sprintf(to + *end, " | ");
-		for (i = 0; i < draft.count[part]; i++)
-			*end += (size_t)sprintf(to + *end, "%s%s",
-			    i > 0 ? ", " : "", draft.verb[part][i]);
+		for (i = 0; i < draft.count; i++) {
+			if (draft.verb[i].part != part)
+				continue;
+			strcat(strcat(to, gap), draft.verb[i].text);
+			gap = ", ";
+		}
 	}
 	(void)sprintf(name, "generated/%llu", (unsigned long long)draft.seed);
 	program = (struct program){.name = name,
@@ -267,55 +260,35 @@ generate(uint64_t seed)
 	return compose();
 }
 
-/* Without verb i of that part; of a thread, the last one stays. */
+/* Without verb i: not the only one of a thread, unless that is the last thread
+ * and no other waits for it. */
 static bool
-verb_remove(unsigned part, unsigned i)
+verb_remove(unsigned i)
 {
-	unsigned *count = &draft.count[part];
+	unsigned part = draft.verb[i].part;
 
-	if (part == 0 ? i < draft.kept[0]
-		      : i + draft.kept[part] >= *count || *count == 1)
+	if (draft.verb[i].stays ||
+	    (part > 0 && count_of(part) == 1 &&
+		(draft.worker || part == 1 || count_of(part + 1) > 0)))
 		return false;
-	memmove(draft.verb[part][i], draft.verb[part][i + 1],
-	    (*count - i - 1) * sizeof(draft.verb[0][0]));
-	--*count;
+	memmove(&draft.verb[i], &draft.verb[i + 1],
+	    (--draft.count - i) * sizeof(draft.verb[0]));
 	return true;
-}
-
-/* Without the last thread, unless the others name it. */
-static bool
-thread_remove(void)
-{
-	if (draft.parts <= 2 || draft.worker)
-		return false;
-	draft.parts--;
-	return true;
-}
-
-static bool
-shrink_once(bool (*fails)(const struct program *program))
-{
-	struct draft before = draft;
-	unsigned part, i;
-
-	if (thread_remove() && fails(compose()))
-		return true;
-	draft = before;
-	for (part = draft.parts; part-- > 0;) {
-		for (i = draft.count[part]; i-- > 0;) {
-			if (verb_remove(part, i) && fails(compose()))
-				return true;
-			draft = before;
-		}
-	}
-	return false;
 }
 
 const struct program *
 shrink(bool (*fails)(const struct program *program))
 {
-	while (shrink_once(fails))
-		continue;
+	struct draft before;
+	unsigned i = draft.count;
+
+	while (i-- > 0) {
+		before = draft;
+		if (verb_remove(i) && fails(compose()))
+			i = draft.count;
+		else
+			draft = before;
+	}
 	return compose();
 }
 

@@ -16,6 +16,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+/* A rule does not need all that it is given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define NOTES_MAX 64u
 #define STEPS_MAX 1000000u
 #define THREADS (EXPLORE_THREADS_MAX + 1)
@@ -58,10 +61,6 @@ static uint64_t began_ns;
 
 static const struct note *order[NOTES_MAX];
 static unsigned steps;
-
-static const char *const names[] = {"new", "cancel", "cancel_wait begins",
-    "cancel_wait", "reschedule", "touch replaces", "state", "remaining", "stop",
-    "stop returns", "starts", "ends"};
 
 void
 notes_reset(void)
@@ -263,10 +262,8 @@ deadline_take(struct timeout *t, const struct note *note)
 }
 
 static bool
-rule_new(struct world *w, const struct note *note)
+rule_new(struct world *w, struct timeout *t, const struct note *note)
 {
-	struct timeout *t = &w->timeout[note->subject];
-
 	if (note->result != 0)
 		return may_refuse(w, note);
 	if (t->state != NONE || w->stopping ||
@@ -279,7 +276,7 @@ rule_new(struct world *w, const struct note *note)
 }
 
 static bool
-rule_cancel(const struct world *w, struct timeout *t, const struct note *note)
+rule_cancel(struct world *w, struct timeout *t, const struct note *note)
 {
 	switch (note->result) {
 	case 0:
@@ -296,7 +293,7 @@ rule_cancel(const struct world *w, struct timeout *t, const struct note *note)
 }
 
 static bool
-rule_wait(const struct world *w, struct timeout *t, const struct note *note)
+rule_wait(struct world *w, struct timeout *t, const struct note *note)
 {
 	if (note->result != 0)
 		return note->result == -ENOENT && is_over(w, t);
@@ -311,7 +308,7 @@ rule_wait(const struct world *w, struct timeout *t, const struct note *note)
 }
 
 static bool
-rule_move(const struct world *w, struct timeout *t, const struct note *note)
+rule_move(struct world *w, struct timeout *t, const struct note *note)
 {
 	bool own = note->own && t->state == RUNNING && t->period_ns > 0;
 	bool last_run = t->ending || w->stopping;
@@ -333,10 +330,8 @@ rule_move(const struct world *w, struct timeout *t, const struct note *note)
 }
 
 static bool
-rule_replace(struct world *w, const struct note *note)
+rule_replace(struct world *w, struct timeout *t, const struct note *note)
 {
-	struct timeout *t = &w->timeout[note->subject];
-
 	if (note->result == 0 && w->timeout[note->other - 1].state == NONE)
 		return false;
 	if (note->result == 0 && t->state == HANDED)
@@ -345,7 +340,7 @@ rule_replace(struct world *w, const struct note *note)
 }
 
 static bool
-rule_state(const struct world *w, struct timeout *t, const struct note *note)
+rule_state(struct world *w, struct timeout *t, const struct note *note)
 {
 	switch (note->result) {
 	case HWT_STATE_PENDING:
@@ -360,8 +355,7 @@ rule_state(const struct world *w, struct timeout *t, const struct note *note)
 }
 
 static bool
-rule_remaining(
-    const struct world *w, const struct timeout *t, const struct note *note)
+rule_remaining(struct world *w, struct timeout *t, const struct note *note)
 {
 	int64_t left_ns = (int64_t)note->early_ns;
 
@@ -386,7 +380,7 @@ boundary_ns(uint64_t deadline_ns)
 }
 
 static bool
-rule_start(struct timeout *t, const struct note *note)
+rule_start(struct world *w, struct timeout *t, const struct note *note)
 {
 	if (!is_pending(t) || note->now_ns < t->early_ns)
 		return false;
@@ -400,7 +394,7 @@ rule_start(struct timeout *t, const struct note *note)
 
 /* The next run is at the first of its points after this one. */
 static bool
-rule_end(const struct world *w, struct timeout *t, const struct note *note)
+rule_end(struct world *w, struct timeout *t, const struct note *note)
 {
 	if (t->state != RUNNING)
 		return false;
@@ -424,44 +418,49 @@ rule_end(const struct world *w, struct timeout *t, const struct note *note)
 }
 
 static bool
-apply(struct world *w, const struct note *note)
+rule_mark(struct world *w, struct timeout *t, const struct note *note)
 {
-	struct timeout *t = &w->timeout[note->subject];
-
-	switch (note->noted) {
-	case NOTED_NEW:
-		return rule_new(w, note);
-	case NOTED_CANCEL:
-		return rule_cancel(w, t, note);
-	case NOTED_MARK:
-		if (t->state == RUNNING && t->period_ns > 0)
-			t->ending = t->waited = true;
-		return true;
-	case NOTED_WAIT:
-		return rule_wait(w, t, note);
-	case NOTED_MOVE:
-		return rule_move(w, t, note);
-	case NOTED_REPLACE:
-		return rule_replace(w, note);
-	case NOTED_STATE:
-		return rule_state(w, t, note);
-	case NOTED_REMAINING:
-		return rule_remaining(w, t, note);
-	case NOTED_STOP:
-		if (w->stopping == 0)
-			w->stopping = note->begin;
-		return true;
-	case NOTED_RETURN:
-		if (t->state != PENDING)
-			return false;
-		t->state = RETURNED;
-		return true;
-	case NOTED_START:
-		return rule_start(t, note);
-	default:
-		return rule_end(w, t, note);
-	}
+	if (t->state == RUNNING && t->period_ns > 0)
+		t->ending = t->waited = true;
+	return true;
 }
+
+static bool
+rule_stop(struct world *w, struct timeout *t, const struct note *note)
+{
+	if (w->stopping == 0)
+		w->stopping = note->begin;
+	return true;
+}
+
+static bool
+rule_return(struct world *w, struct timeout *t, const struct note *note)
+{
+	if (t->state != PENDING)
+		return false;
+	t->state = RETURNED;
+	return true;
+}
+
+/* Whether it may come now, and what comes of it. */
+static const struct {
+	const char *name;
+	bool (*rule)(
+	    struct world *w, struct timeout *t, const struct note *note);
+} kinds[] = {
+    [NOTED_NEW] = {"new", rule_new},
+    [NOTED_CANCEL] = {"cancel", rule_cancel},
+    [NOTED_MARK] = {"cancel_wait begins", rule_mark},
+    [NOTED_WAIT] = {"cancel_wait", rule_wait},
+    [NOTED_MOVE] = {"reschedule", rule_move},
+    [NOTED_REPLACE] = {"touch replaces", rule_replace},
+    [NOTED_STATE] = {"state", rule_state},
+    [NOTED_REMAINING] = {"remaining", rule_remaining},
+    [NOTED_STOP] = {"stop", rule_stop},
+    [NOTED_RETURN] = {"stop returns", rule_return},
+    [NOTED_START] = {"starts", rule_start},
+    [NOTED_END] = {"ends", rule_end},
+};
 
 /* All have ended, and who waited has been answered. */
 static bool
@@ -500,7 +499,9 @@ explain(uint64_t done, const struct world *before)
 		if (order[i]->end < first_end)
 			first_end = order[i]->end;
 		w = *before;
-		if (apply(&w, order[i]) && explain(done | BIT(i), &w))
+		if (kinds[order[i]->noted].rule(
+			&w, &w.timeout[order[i]->subject], order[i]) &&
+		    explain(done | BIT(i), &w))
 			return true;
 	}
 	return false;
@@ -520,7 +521,7 @@ print_notes(char *text, size_t size)
 		    "%s %c: %s %u = %d [%u, %d]", i > 0 ? ";" : "",
 		    note->thread < EXPLORE_THREADS_MAX ? 'a' + (int)note->thread
 						       : '-',
-		    names[note->noted], note->subject, note->result,
+		    kinds[note->noted].name, note->subject, note->result,
 		    note->begin, (int)note->end);
 	}
 }

@@ -2,8 +2,8 @@
 /*
  * The explorer's programs. A program is a row of scripts (test/script.h): what
  * happens first, what each thread runs, what happens last. The rows of the
- * library are in rows.c, in the verbs of verbs.c; a module has rows and verbs
- * of its own (.verbs), and may use what is declared here.
+ * library are in rows.c, in the verbs of calls.c, verbs.c and verbs_inside.c; a
+ * module has rows and verbs of its own, and may use what is declared here.
  *
  * What must hold at the end of each execution:
  *
@@ -37,11 +37,10 @@
 
 struct program {
 	const char *name;
-	/* run has a part for each thread. NULL: nothing. */
+	/* run has a part for each thread. */
 	const char *first, *run, *last;
 	const struct verb *verbs; /* NULL: the library's */
-	void (*begin)(void); /* before first; after last: end */
-	void (*end)(void);
+	void (*end)(void); /* after last */
 	uint64_t schedules; /* short form: at most so many; 0: 4,000 */
 	unsigned preemptions; /* bounded: at most so many; 0: 2 */
 	bool pso; /* depends on relaxed stores: also with PSO */
@@ -64,68 +63,39 @@ struct subject {
 	bool tells; /* its task stores told, as any data of a user */
 	bool awake; /* whoever runs its task is not to be woken */
 	unsigned schedules; /* its task schedules that one, one tick on */
-	unsigned waits; /* its task waits for flag[waits] */
+	unsigned waits; /* its task waits for that flag; 0: none */
 	_Alignas(8) uint64_t told; /* how many of its runs have */
 };
 
 extern struct hwt *timer;
 extern uint64_t timer_limit; /* its max_pending */
 extern bool timer_external; /* it has an executor */
+extern uint32_t timer_stopped; /* hwt_stop has returned 0 */
 extern struct subject subject[SUBJECTS];
 /* Handles are used before the call that writes them has returned. */
 extern bool handles_early;
 
-/* A timer of 8 buckets of TICK_NS: with HWT_MANUAL, or with a worker. */
-void timer_make(uint32_t flags, const struct hwt_executor *executor);
-void timer_make_with(const struct hwt_options *options);
+/* A timer of 8 buckets of TICK_NS. */
+void timer_make(const struct hwt_options *options);
 /* Gives the program's thread i a cache with that many records; without it, a
  * thread finds itself one, as threads do. In first. */
 void thread_prepare(unsigned thread, unsigned records);
-/* That thread stops when it is about to use this word (changes: to change it),
- * until go_on or until a task releases it. */
-void thread_stop_at(unsigned thread, const void *word, bool changes);
-void await_stopped(void);
-void go_on(void);
 
-/* The calls, on subject i. All of them, and what its task does, are noted for
- * order.c. A deadline is on the clock. */
-void subject_task(hwt_timeout timeout, void *arg);
+/* Calls on subject i. All of them, and what its task does, are noted for
+ * order.c. */
 int schedule(unsigned i, uint64_t delay_ns);
 int schedule_on(
     unsigned i, const struct hwt_executor *executor, uint64_t delay_ns);
-int schedule_periodic(unsigned i, const struct hwt_executor *executor,
-    uint64_t delay_ns, uint64_t period_ns);
-int schedule_at(unsigned i, uint64_t deadline_ns);
+void subject_task(hwt_timeout timeout, void *arg);
 int cancel(unsigned i);
-int cancel_wait(unsigned i);
-int reschedule(unsigned i, uint64_t delay_ns);
-int reschedule_at(unsigned i, uint64_t deadline_ns);
-/* Touches subject i; the new one, if there is one, is subject fresh, whose
- * handle is the variable. */
-int touch(unsigned i, unsigned fresh, uint64_t delay_ns);
-bool is_touched(unsigned i, unsigned fresh);
-int ask_state(unsigned i);
-int ask_remaining(unsigned i);
-/* What each of its runs so far has told is seen: for who knows of its end. */
-void see_told(unsigned i);
 /* Turns the wheel, some ticks later. */
-uint64_t advance(unsigned ticks);
-void clock_add(uint64_t ns);
+void advance(unsigned ticks);
 bool wheel_is_behind(void); /* not turned since the clock moved */
-/* hwt_stop, which must answer 0, and what it returns. */
-void stop(void);
-bool timer_is_stopped(void);
 
-/* A program's own flags between its threads; 0 is no task's. */
-extern uint32_t flag[4];
-void flag_set(unsigned i);
-void flag_await(unsigned i);
-void await_thread(unsigned i);
-void await_started(unsigned i);
-
-/* Of its record. */
+/* Waits until a word of 4 bytes is not 0. */
+void word_await(const uint32_t *word);
+/* The index of its record. */
 uint32_t index_of(unsigned i);
-
 /* The inside, when no call is under way. */
 void verify_inside(void);
 
@@ -167,7 +137,8 @@ void note_stop_of(unsigned i); /* its task ends */
 void note_jump(void); /* of the clock: what is due may be late */
 void verify_order(void);
 
-/* For main.c: before first, at the begin of each thread, after last. */
+/* For main.c: before first, when static variables are as they were at first; at
+ * the begin of each thread; after last. */
 void program_reset(void);
 void program_thread(unsigned i);
 void program_finish(void);
@@ -199,12 +170,9 @@ void program_finish(void);
 #define TWO(word_, i_, j_, ...) \
 	VERB_HERE(two, __LINE__, word_, (unsigned i_, unsigned j_), __VA_ARGS__)
 
-const struct verb *library_verbs(void);
 extern const char *const verb_names[]; /* of their numbers: script.h */
-void verbs_reset(void);
-void verbs_finish(void);
-void verbs_inside_reset(void);
-extern const struct program rows[];
+void verbs_give_back(void); /* what threads hold of records */
+void verbs_finish(void); /* before the timer goes */
 
 /* generate.c: a program by its number; its text lasts until the next. */
 const struct program *generate(uint64_t seed);
@@ -213,10 +181,10 @@ const struct program *shrink(bool (*fails)(const struct program *program));
 /* As a row of rows.c. */
 void print_row(const struct program *program);
 
-/* Of modules/purgatory. */
+/* The tables, and those of modules, which add what is thread-local. */
+extern const struct program rows[];
 extern const struct program purgatory_programs[];
 void purgatory_programs_init(void);
-/* Of modules/checkout. */
 extern const struct program checkout_programs[];
 void checkout_programs_init(void);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs of rows.c for what any program may do: timers, calls, executors,
- * threads that wait for each other. Times are in ticks; timeouts have numbers
- * from 0 to 7, and each is made once. verbs_inside.c has the others.
+ * The verbs that make a timer, of executors and posts, of the process-wide
+ * timer, of waiting for the worker, and what a program expects in the end.
  */
 #include "program.h"
 
@@ -41,17 +40,23 @@ VERB0("manual", manual)
 {
 	options.flags = HWT_MANUAL;
 	options.wake = &waker;
-	timer_make_with(&options);
+	timer_make(&options);
 }
 
-ALONE("worker", timer_make_with(&options))
-
-VERB3("caches", caches, first, second_, third)
+VERB3("caches", caches, first, second, third)
 {
 	thread_prepare(0, first);
-	thread_prepare(1, second_);
+	thread_prepare(1, second);
 	thread_prepare(2, third);
 }
+
+VERB3("callers", callers, first, second, third)
+{
+	manual();
+	caches(first, second, third);
+}
+
+ALONE("worker", timer_make(&options))
 
 /* All but so many caches belong to threads that do nothing. */
 VERB1("caches-left", caches_left, count)
@@ -81,77 +86,12 @@ VERB0("start", start)
 	    (error == -EAGAIN && sim_settings.thread_fails));
 }
 
-VERB0("destroy", destroy)
-{
-	int error;
-
-	while ((error = hwt_destroy(timer)) == -EBUSY)
-		explore_yield();
-	explore_check(error == 0);
-	timer = NULL;
-	verify_order();
-	notes_reset();
-}
-
-/* Calls. */
-
-TWO("new", i, ticks, (void)schedule(i, ticks *TICK_NS))
-OF("never", i, (void)schedule(i, HWT_NEVER))
-TWO("new-at", i, tick, (void)schedule_at(i, timer->origin_ns + tick * TICK_NS))
-
-VERB3("periodic", periodic, i, ticks, period)
-{
-	(void)schedule_periodic(i, NULL, ticks * TICK_NS, period * TICK_NS);
-}
-
-OF("cancel", i, (void)cancel(i))
-OF("wait", i, (void)cancel_wait(i))
-OF("state", i, (void)ask_state(i))
-OF("remaining", i, (void)ask_remaining(i))
-TWO("move", i, ticks, (void)reschedule(i, ticks *TICK_NS))
-
-/* To a deadline on the clock; tick 0 is long past. */
-TWO("move-at", i, tick,
-    (void)reschedule_at(i, tick == 0 ? 1 : timer->origin_ns + tick * TICK_NS))
-
-VERB3("touch", touch_, i, fresh, ticks)
-{
-	(void)touch(i, fresh, ticks * TICK_NS);
-}
-
-VERB2("pending", pending, min, max)
-{
-	uint64_t count = hwt_pending_timeouts(timer);
-
-	explore_check(count >= min && count <= max);
-}
-
-ALONE("turn", (void)advance(0))
-OF("advance", i, (void)advance(i))
-OF("tick", ticks, clock_add(ticks *TICK_NS))
-
-/* Who has cancelled it between two runs sees what those have told. */
-VERB1("cancel-told", cancel_told, i)
-{
-	if (cancel(i) == 0)
-		see_told(i);
-}
-
 VERB0("ask-wakeup", ask_wakeup)
 {
 	explore_check(hwt_next_wakeup(timer, &wait_ns) == 0);
 	if (explore_self() == EXPLORE_THREADS_MAX)
 		woken = 0;
 }
-
-/* Tasks: what they do as well. */
-
-OF("task-moves", i, subject[i].moves = true)
-TWO("task-news", i, next, subject[i].schedules = next)
-TWO("task-waits", i, of, subject[i].waits = of)
-OF("task-goes-on", i, subject[i].releases = true)
-OF("task-tells", i, subject[i].tells = true)
-OF("task-awake", i, subject[i].awake = true)
 
 /* Executors. The box keeps what it gets for whoever runs it. */
 
@@ -215,28 +155,33 @@ run_handle(hwt_timeout timeout)
 	explore_check(result == 0 || result == -ENOENT);
 }
 
+/* Whether there was one. */
+static bool
+box_take(void)
+{
+	if (box.count == box.taken)
+		return false;
+	run_handle(box.timeout[box.taken++]);
+	return true;
+}
+
 /* Runs what comes, until the box is closed. */
 VERB0("box-serve", box_serve)
 {
-	for (;;) {
+	do
 		explore_await(&box.count, 8, box_ready, NULL);
-		if (box.count == box.taken)
-			return;
-		run_handle(box.timeout[box.taken++]);
-	}
+	while (box_take());
 }
 
 VERB0("box-run", box_run)
 {
-	for (;;) {
+	do
 		explore_modify(&box.count, 8);
-		if (box.count == box.taken)
-			return;
-		run_handle(box.timeout[box.taken++]);
-	}
+	while (box_take());
 }
 
 OF("run", i, run_handle(subject[i].known))
+
 VERB0("mailbox-make", mailbox_make)
 {
 	explore_check(hwt_mailbox_create(&mailbox) == 0);
@@ -333,7 +278,8 @@ VERB1("mailbox-run", mailbox_run, max)
 }
 
 /* As soon as it holds nothing. */
-VERB0("mailbox-destroy", mailbox_destroy)
+static void
+mailbox_destroy(void)
 {
 	int error = hwt_mailbox_destroy(mailbox);
 
@@ -369,11 +315,7 @@ TWO("pool", threads, queue,
 TWO("new-in-pool", i, ticks,
     (void)schedule_on(i, hwt_pool_executor(pool), ticks *TICK_NS))
 
-VERB0("pool-destroy", pool_destroy)
-{
-	explore_check(hwt_pool_destroy(pool) == 0);
-	pool = NULL;
-}
+ALONE("pool-destroy", explore_check(hwt_pool_destroy(pool) == 0))
 
 /* The process-wide timer. */
 
@@ -384,8 +326,6 @@ VERB1("shared", find_shared, i)
 	int error = hwt_shared(&found[i]);
 
 	explore_check(error == 0 || error == -ESHUTDOWN);
-	if (error != 0)
-		found[i] = NULL;
 }
 
 VERB0("shut-down", shut_down)
@@ -451,17 +391,13 @@ VERB0("await-all", await_all)
 
 	for (e = subject; e < subject + SUBJECTS; e++) {
 		if (e->accepted > e->cancelled && !e->never && !e->periodic)
-			await_started((unsigned)(e - subject));
+			word_await(&e->started);
 	}
 }
 
 /* What a program expects in the end. */
 
 TWO("started", i, count, explore_check(subject[i].started == count))
-
-/* A touch that has moved it. */
-TWO("touched", i, fresh,
-    explore_check(is_touched(i, fresh) || subject[i].started == 0))
 
 VERB2("same-record", same_record, i, j)
 {
@@ -492,17 +428,17 @@ VERB0("drain", drain)
 	uint64_t left = 0;
 	unsigned i;
 
-	if (timer_is_stopped()) {
+	if (timer_stopped) {
 		executors_run();
 		return;
 	}
 	verify_inside();
 	sim_settings.clock_moves = false;
 	if (wheel_is_behind())
-		(void)advance(0);
+		advance(0);
 	for (i = 0; i < 5; i++) {
 		executors_run();
-		(void)advance(1);
+		advance(1);
 	}
 	executors_run();
 	for (i = 0; i < SUBJECTS; i++)
@@ -518,23 +454,9 @@ VERB1("goes-on", goes_on, i)
 
 	if (hwt_pending_timeouts(timer) == 0)
 		return;
-	(void)advance(4);
+	advance(4);
 	executors_run();
 	explore_check(subject[i].started > count);
-}
-
-void
-verbs_reset(void)
-{
-	memset(&options, 0, sizeof(options));
-	memset(&box, 0, sizeof(box));
-	mailbox = NULL;
-	pool = NULL;
-	woken = 0;
-	wait_ns = 0;
-	memset(letter, 0, sizeof(letter));
-	letters = letters_run = 0;
-	verbs_inside_reset();
 }
 
 /* What is left of executors goes before the timer does. */
@@ -547,30 +469,4 @@ verbs_finish(void)
 	mailbox_destroy();
 }
 
-/* Those that are functions of program.h. */
-TWO("cache", i, records, thread_prepare(i, records))
-ALONE("stop", stop())
-OF("see-told", i, see_told(i))
 ALONE("forget", sim_held = 0) /* the shared timer stays */
-OF("set", i, flag_set(i))
-OF("await", i, flag_await(i))
-OF("await-thread", i, await_thread(i)) /* its end */
-OF("await-started", i, await_started(i))
-ALONE("entries", verify_inside())
-ALONE("await-halted", await_stopped())
-ALONE("go-on", go_on())
-
-/* The linker's names for the section of all verbs. */
-extern const struct verb *const __start_verbs[], *const __stop_verbs[];
-
-const struct verb *
-library_verbs(void)
-{
-	static struct verb all[256];
-	size_t count = (size_t)(__stop_verbs - __start_verbs);
-	size_t i;
-
-	for (i = 0; all[count - 1].word == NULL && i < count; i++)
-		all[i] = *__start_verbs[i];
-	return all;
-}

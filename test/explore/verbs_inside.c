@@ -12,19 +12,7 @@
 #define INDEXES (1u << INDEX_BITS)
 #define THREADS (EXPLORE_THREADS_MAX + 1)
 
-/* Numbers with names. */
-enum {
-	BITS,
-	URGENCY,
-	SLAB_URGENCY,
-	TOP,
-	LIMIT,
-	NEXT_SLAB,
-	SUMMARY,
-	FREE_PAGES,
-	WAKE_BEFORE,
-	WAKE_SEQUENCE
-};
+/* Numbers with names: see word_of. */
 const char *const verb_names[] = {"bits", "urgency", "slab-urgency", "top",
     "limit", "next-slab", "summary", "free-pages", "wake-before",
     "wake-sequence", NULL};
@@ -90,7 +78,8 @@ VERB1("give", give, count)
 ALONE("give-all", give(held_count[explore_self()]))
 
 /* What threads hold goes back: what two of them hold is there twice. */
-VERB0("give-held", give_held)
+void
+verbs_give_back(void)
 {
 	unsigned i;
 
@@ -167,7 +156,7 @@ VERB0("drop-stale", drop_stale)
 
 	while (worker_drop_stale(timer, &tick))
 		continue;
-	(void)advance(0);
+	advance(0);
 }
 
 /* Caches that a thread owns. */
@@ -246,44 +235,29 @@ static const void *
 word_of(unsigned name)
 {
 	uint32_t index = halt_index();
+	const struct queued *queued = queued_of(index);
+	const struct record_store *store = &timer->store;
+	const void *const words[] = {&queued->bits, &queued->urgency,
+	    &store->slab_urgency[index >> SLAB_BITS], store->free_top,
+	    &store->limit, &store->slabs[1], &slab_of(index)->free_summary,
+	    &store->free_pages, &timer->wake_before, &timer->wake_sequence};
 
-	switch (name) {
-	case BITS:
-		return &queued_of(index)->bits;
-	case URGENCY:
-		return &queued_of(index)->urgency;
-	case SLAB_URGENCY:
-		return &timer->store.slab_urgency[index >> SLAB_BITS];
-	case TOP:
-		return timer->store.free_top;
-	case LIMIT:
-		return &timer->store.limit;
-	case NEXT_SLAB:
-		return &timer->store.slabs[1];
-	case SUMMARY:
-		return &slab_of(index)->free_summary;
-	case FREE_PAGES:
-		return &timer->store.free_pages;
-	case WAKE_BEFORE:
-		return &timer->wake_before;
-	default:
-		return &timer->wake_sequence;
-	}
+	return words[name];
+}
+
+/* When it is about to use that word, or to change it. */
+static void
+stop_at(unsigned thread, unsigned name, bool changes)
+{
+	sim_settings.stop.thread = thread;
+	sim_settings.stop.at = word_of(name);
+	sim_settings.stop.changes = changes;
 }
 
 VERB2("halt", halt, thread, name)
 {
 	handles_early = true;
-	thread_stop_at(thread, word_of(name), false);
+	stop_at(thread, name, false);
 }
 
-TWO("halt-before-change", thread, name,
-    thread_stop_at(thread, word_of(name), true))
-
-void
-verbs_inside_reset(void)
-{
-	memset(held_count, 0, sizeof(held_count));
-	memset(in_hand, 0, sizeof(in_hand));
-	told_count = 0;
-}
+TWO("halt-before-change", thread, name, stop_at(thread, name, true))

@@ -190,7 +190,7 @@ make_on(uint32_t flags, const struct hwt_checkout_options *options)
 {
 	unsigned i;
 
-	timer_make(flags, NULL);
+	timer_make(&(struct hwt_options){.flags = flags});
 	for (i = 0; i < 3; i++)
 		thread_prepare(i, 2);
 	memset(at, 0, sizeof(*at));
@@ -343,7 +343,7 @@ cancel_of(unsigned i)
 static void
 tick(unsigned ticks)
 {
-	(void)advance(ticks);
+	advance(ticks);
 }
 
 STEP_OF(pass, ticks, sim_clock_add(ticks *TICK_NS))
@@ -510,7 +510,7 @@ checkout_end(void)
 	explore_check(stats.out == 0 && stats.waiting == 0 && at->out == 0);
 	explore_check(at->has_store || stats.released == at->released);
 	explore_check(stats.pauses == at->pauses);
-	explore_check(timer_is_stopped() || hwt_pending_timeouts(timer) == 0);
+	explore_check(timer_stopped || hwt_pending_timeouts(timer) == 0);
 	for (i = 0; i < GROUP_NUMBER; i++)
 		simulated_free(at->object[i]);
 	explore_check(hwt_checkout_destroy(at->checkout) == 0);

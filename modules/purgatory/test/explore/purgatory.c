@@ -261,7 +261,7 @@ make(unsigned shards)
 {
 	unsigned i;
 
-	timer_make(HWT_MANUAL, NULL);
+	timer_make(&(struct hwt_options){.flags = HWT_MANUAL});
 	for (i = 0; i < 3 && shards == 1; i++)
 		thread_prepare(i, 2);
 	make_with(&(struct hwt_purgatory_options){.shards = shards});
@@ -270,7 +270,7 @@ make(unsigned shards)
 static void
 make_limited(void)
 {
-	timer_make(HWT_MANUAL, NULL);
+	timer_make(&(struct hwt_options){.flags = HWT_MANUAL});
 	make_with(
 	    &(struct hwt_purgatory_options){.shards = 1, .max_pending = 1});
 }
@@ -279,7 +279,7 @@ make_limited(void)
 static void
 make_full(void)
 {
-	timer_make_with(
+	timer_make(
 	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
 	make_with(&(struct hwt_purgatory_options){.shards = 1});
 	explore_check(schedule(0, 3 * TICK_NS) == 0);
@@ -412,7 +412,7 @@ cancel_b(void)
 static void
 tick(unsigned ticks)
 {
-	(void)advance(ticks);
+	advance(ticks);
 }
 
 static void

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What program.h describes: the timer, its timeouts, and the calls on them. */
+/*
+ * The timer of a program, its timeouts, and the verbs that call them. Times are
+ * in ticks; timeouts have numbers from 0 to 7, and each is made once.
+ */
 #include "program.h"
 #include "test/model/checker.h"
 
@@ -8,28 +11,20 @@
 struct hwt *timer;
 uint64_t timer_limit;
 bool timer_external;
+uint32_t timer_stopped;
 bool handles_early;
 struct subject subject[SUBJECTS];
-uint32_t flag[4];
 
 static unsigned touches;
 static uint64_t turned_ns; /* the clock when the wheel was last turned */
-static uint32_t timer_stopped; /* hwt_stop has returned 0 */
+static uint32_t flag[4]; /* between threads; 0 is no task's */
 static struct cache *prepared[EXPLORE_THREADS_MAX];
 
 void
 program_reset(void)
 {
 	sim_reset();
-	verbs_reset();
 	notes_reset();
-	timer = NULL;
-	timer_stopped = 0;
-	touches = 0;
-	handles_early = false;
-	memset(subject, 0, sizeof(subject));
-	memset(flag, 0, sizeof(flag));
-	memset(prepared, 0, sizeof(prepared));
 }
 
 void
@@ -40,8 +35,11 @@ program_thread(unsigned i)
 		    (struct thread_slot){timer, timer->serial, prepared[i]};
 }
 
+#define NAME(member) \
+	explore_name(&timer->member, sizeof(timer->member), #member)
+
 void
-timer_make_with(const struct hwt_options *options)
+timer_make(const struct hwt_options *options)
 {
 	struct hwt_options chosen = *options;
 
@@ -52,26 +50,18 @@ timer_make_with(const struct hwt_options *options)
 	turned_ns = sim_now_ns;
 	timer_limit = options->max_pending;
 	timer_external = options->executor != NULL;
-	explore_name(&timer->wake_before, 8, "wake_before");
-	explore_name(&timer->wake_sequence, 4, "wake_sequence");
-	explore_name(&timer->announced_sequence, 8, "announced_sequence");
-	explore_name(&timer->phase, 8, "phase");
-	explore_name(&timer->permits, 8, "permits");
-	explore_name(&timer->dispatched_count, 8, "dispatched_count");
-	explore_name(&timer->dispatching_to, 8, "dispatching_to");
-	explore_name(&timer->life.lock, 4, "lifecycle lock");
-	explore_name(&timer->life.driver, 8, "driver");
-	explore_name(&timer->store.limit, 8, "limit");
-	explore_name(&timer->store.free_pages, 8, "free_pages");
-	explore_name(timer->store.free_top, 8, "free_top");
-	explore_name(timer->store.slab_urgency, 8, "slab_urgency[0]");
-}
-
-void
-timer_make(uint32_t flags, const struct hwt_executor *executor)
-{
-	timer_make_with(
-	    &(struct hwt_options){.flags = flags, .executor = executor});
+	NAME(wake_before);
+	NAME(wake_sequence);
+	NAME(announced_sequence);
+	NAME(phase);
+	NAME(permits);
+	NAME(dispatched_count);
+	NAME(dispatching_to);
+	NAME(life);
+	NAME(store.limit);
+	NAME(store.free_pages);
+	NAME(store.free_top);
+	NAME(store.slab_urgency);
 }
 
 void
@@ -90,18 +80,26 @@ thread_prepare(unsigned thread, unsigned records)
 	prepared[thread] = cache;
 }
 
-void
-thread_stop_at(unsigned thread, const void *word, bool changes)
+TWO("cache", i, records, thread_prepare(i, records))
+
+uint32_t
+index_of(unsigned i)
 {
-	sim_settings.stop.thread = thread;
-	sim_settings.stop.at = word;
-	sim_settings.stop.changes = changes;
+	return (uint32_t)(subject[i].handle.id & INDEX_MASK);
 }
 
+/* Threads wait for each other. */
+
 static bool
-is_set(const void *context)
+is_set(const void *word)
 {
-	return *(const uint32_t *)context != 0;
+	return *(const uint32_t *)word != 0;
+}
+
+void
+word_await(const uint32_t *word)
+{
+	explore_await(word, 4, is_set, word);
 }
 
 static void
@@ -111,103 +109,18 @@ word_set(uint32_t *word)
 	*word = 1;
 }
 
-static void
-word_await(const uint32_t *word)
-{
-	explore_await(word, 4, is_set, word);
-}
+OF("set", i, word_set(&flag[i]))
+OF("await", i, word_await(&flag[i]))
+OF("await-thread", i, explore_await_end(i))
+OF("await-started", i, word_await(&subject[i].started))
+ALONE("await-halted", word_await(&sim_settings.stop.stopped))
 
-void
-await_stopped(void)
-{
-	word_await(&sim_settings.stop.stopped);
-}
-
-void
-go_on(void)
+VERB0("go-on", go_on)
 {
 	word_set(&sim_settings.stop.go_on);
 }
 
-void
-flag_set(unsigned i)
-{
-	word_set(&flag[i]);
-}
-
-void
-flag_await(unsigned i)
-{
-	word_await(&flag[i]);
-}
-
-void
-await_started(unsigned i)
-{
-	word_await(&subject[i].started);
-}
-
-void
-await_thread(unsigned i)
-{
-	explore_await_end(i);
-}
-
-uint32_t
-index_of(unsigned i)
-{
-	return (uint32_t)(subject[i].handle.id & INDEX_MASK);
-}
-
-/* Tasks. */
-
-void
-see_told(unsigned i)
-{
-	explore_check(explore_load(&subject[i].told, 8) == subject[i].ended);
-}
-
-static void
-task_calls(struct subject *e)
-{
-	if (e->awake)
-		explore_check(explore_load(&timer->wake_before, 8) == 0);
-	if (e->moves)
-		(void)reschedule((unsigned)(e - subject), 3 * TICK_NS);
-	if (e->schedules > 0)
-		explore_check(schedule(e->schedules, TICK_NS) == 0);
-	if (e->waits > 0)
-		flag_await(e->waits);
-	if (e->releases)
-		go_on();
-}
-
-void
-subject_task(hwt_timeout timeout, void *arg)
-{
-	struct subject *e = arg;
-
-	explore_check(timeout.id == e->handle.id);
-	explore_check(e->running == 0);
-	explore_check(e->cancelled == 0);
-	note_start((unsigned)(e - subject));
-	e->known = timeout;
-	e->running++;
-	e->started++;
-	explore_modify(&e->started, 4);
-	task_calls(e);
-	if (timer->executor.execute == NULL && !e->handed_over)
-		explore_check(explore_load(&timer_stopped, 4) == 0);
-	if (e->periodic && explore_load(&timer->phase, 4) >= PHASE_STOPPING)
-		e->last = true;
-	if (e->tells)
-		explore_store(&e->told, 8, e->started, EXPLORE_RELAXED);
-	e->running--;
-	e->ended++;
-	note_stop_of((unsigned)(e - subject));
-}
-
-/* Calls. */
+/* Handles. */
 
 static hwt_timeout
 handle_of(unsigned i)
@@ -232,6 +145,8 @@ named(unsigned i)
 	return best;
 }
 
+/* Scheduling. */
+
 /* A delay of 0 counts as 1 ns. The clock is read during the call. */
 static void
 note_delay(struct note *note, uint64_t delay_ns)
@@ -242,12 +157,17 @@ note_delay(struct note *note, uint64_t delay_ns)
 	note->late_ns = 0; /* as late as the call ends */
 }
 
-/* What has passed is due at the next boundary at the latest. */
-static void
-note_deadline(struct note *note, uint64_t deadline_ns)
+/* Of a tick; 0 is long past. What has passed is due at the next boundary at the
+ * latest. */
+static uint64_t
+note_deadline(struct note *note, unsigned tick)
 {
+	uint64_t deadline_ns =
+	    tick == 0 ? 1 : timer->origin_ns + tick * TICK_NS;
+
 	note->early_ns = deadline_ns;
 	note->late_ns = deadline_ns > sim_now_ns ? deadline_ns : sim_now_ns + 1;
+	return deadline_ns;
 }
 
 static int
@@ -284,33 +204,88 @@ schedule(unsigned i, uint64_t delay_ns)
 	return schedule_on(i, NULL, delay_ns);
 }
 
-int
-schedule_periodic(unsigned i, const struct hwt_executor *executor,
-    uint64_t delay_ns, uint64_t period_ns)
+TWO("new", i, ticks, (void)schedule(i, ticks *TICK_NS))
+OF("never", i, (void)schedule(i, HWT_NEVER))
+
+VERB3("periodic", periodic, i, ticks, period)
 {
 	struct subject *e = &subject[i];
 	struct note *note = note_begin(NOTED_NEW, i);
 
-	note_delay(note, delay_ns);
-	note->period_ns = period_ns;
+	note_delay(note, ticks * TICK_NS);
+	note->period_ns = period * TICK_NS;
 	e->periodic = true;
-	e->handed_over = executor != NULL;
-	return scheduled(note,
-	    hwt_new_periodic(timer, executor, &e->handle, subject_task, e,
-		delay_ns, period_ns));
+	(void)scheduled(note,
+	    hwt_new_periodic(timer, NULL, &e->handle, subject_task, e,
+		ticks * TICK_NS, period * TICK_NS));
 }
 
-int
-schedule_at(unsigned i, uint64_t deadline_ns)
+VERB2("new-at", new_at, i, tick)
 {
 	struct subject *e = &subject[i];
 	struct note *note = note_begin(NOTED_NEW, i);
+	uint64_t deadline_ns = note_deadline(note, tick);
 
-	note_deadline(note, deadline_ns);
-	return scheduled(note,
+	(void)scheduled(note,
 	    hwt_new_timeout_at(
 		timer, NULL, &e->handle, subject_task, e, deadline_ns));
 }
+
+VERB2("move", move, i, ticks)
+{
+	struct note *note = note_begin(NOTED_MOVE, named(i));
+
+	note_delay(note, ticks * TICK_NS);
+	note_end(note, hwt_reschedule(timer, handle_of(i), ticks * TICK_NS));
+}
+
+VERB2("move-at", move_at, i, tick)
+{
+	struct note *note = note_begin(NOTED_MOVE, named(i));
+	uint64_t deadline_ns = note_deadline(note, tick);
+
+	note_end(note, hwt_reschedule_at(timer, handle_of(i), deadline_ns));
+}
+
+/* The new one, if there is one, is subject fresh, whose handle is the variable.
+ * Either it has moved the one, or it has made the other, and then replaced the
+ * one. */
+VERB3("touch", touch, touched, fresh, ticks)
+{
+	unsigned i = named(touched);
+	struct subject *old = &subject[i], *new = &subject[fresh];
+	struct note *replace = note_begin(NOTED_REPLACE, i);
+	struct note *note = note_begin(NOTED_NEW, fresh);
+	hwt_timeout before = handle_of(i);
+	int result;
+
+	replace->other = fresh + 1;
+	note->other = before.id != 0 ? i + 1 : 0;
+	note_delay(note, ticks * TICK_NS);
+	new->handle = before;
+	new->touch = ++touches;
+	result = hwt_touch(
+	    timer, NULL, &new->handle, subject_task, new, ticks * TICK_NS);
+	if (new->handle.id == before.id && before.id != 0) {
+		explore_check(result <= 0);
+		new->known = before;
+		note->noted = NOTED_MOVE;
+		note->subject = i;
+		note_end(note, result);
+		note_end(replace, -ECANCELED);
+		return;
+	}
+	note_end(replace, before.id != 0 ? 0 : -ECANCELED);
+	old->replaced |= before.id != 0;
+	(void)scheduled(note, result);
+}
+
+/* A touch that has moved it. */
+TWO("touched", i, fresh,
+    explore_check(subject[fresh].known.id != subject[i].known.id ||
+	subject[i].started == 0))
+
+/* Cancelling and asking. */
 
 int
 cancel(unsigned i)
@@ -324,8 +299,22 @@ cancel(unsigned i)
 	return result;
 }
 
-int
-cancel_wait(unsigned i)
+OF("cancel", i, (void)cancel(i))
+
+/* Each of its runs has told: seen by who knows of their end. */
+VERB1("see-told", see_told, i)
+{
+	explore_check(explore_load(&subject[i].told, 8) == subject[i].ended);
+}
+
+/* Who has cancelled it between two runs sees what those have told. */
+VERB1("cancel-told", cancel_told, i)
+{
+	if (cancel(i) == 0)
+		see_told(i);
+}
+
+VERB1("wait", cancel_wait, i)
 {
 	struct subject *e = &subject[named(i)];
 	struct note *mark = note_begin(NOTED_MARK, (unsigned)(e - subject));
@@ -337,74 +326,9 @@ cancel_wait(unsigned i)
 		e->cancelled++;
 	note_end(note, result);
 	note_end(mark, 0);
-	return result;
 }
 
-int
-reschedule(unsigned i, uint64_t delay_ns)
-{
-	struct note *note = note_begin(NOTED_MOVE, named(i));
-	int result;
-
-	note_delay(note, delay_ns);
-	result = hwt_reschedule(timer, handle_of(i), delay_ns);
-	note_end(note, result);
-	return result;
-}
-
-int
-reschedule_at(unsigned i, uint64_t deadline_ns)
-{
-	struct note *note = note_begin(NOTED_MOVE, named(i));
-	int result;
-
-	note_deadline(note, deadline_ns);
-	result = hwt_reschedule_at(timer, handle_of(i), deadline_ns);
-	note_end(note, result);
-	return result;
-}
-
-bool
-is_touched(unsigned i, unsigned fresh)
-{
-	return subject[fresh].known.id != subject[i].known.id;
-}
-
-/* Either it has moved the one, or it has made the other, and then replaced the
- * one. */
-int
-touch(unsigned touched, unsigned fresh, uint64_t delay_ns)
-{
-	unsigned i = named(touched);
-	struct subject *old = &subject[i], *new = &subject[fresh];
-	struct note *replace = note_begin(NOTED_REPLACE, i);
-	struct note *note = note_begin(NOTED_NEW, fresh);
-	hwt_timeout before = handle_of(i);
-	int result;
-
-	replace->other = fresh + 1;
-	note->other = before.id != 0 ? i + 1 : 0;
-	note_delay(note, delay_ns);
-	new->handle = before;
-	new->touch = ++touches;
-	result =
-	    hwt_touch(timer, NULL, &new->handle, subject_task, new, delay_ns);
-	if (new->handle.id == before.id && before.id != 0) {
-		explore_check(result <= 0);
-		new->known = before;
-		note->noted = NOTED_MOVE;
-		note->subject = i;
-		note_end(note, result);
-		note_end(replace, -ECANCELED);
-		return result;
-	}
-	note_end(replace, before.id != 0 ? 0 : -ECANCELED);
-	old->replaced |= before.id != 0;
-	return scheduled(note, result);
-}
-
-int
-ask_state(unsigned i)
+VERB1("state", ask_state, i)
 {
 	struct note *note = note_begin(NOTED_STATE, named(i));
 	void *arg = NULL;
@@ -412,11 +336,9 @@ ask_state(unsigned i)
 
 	explore_check(arg == (result > 0 ? &subject[note->subject] : NULL));
 	note_end(note, result);
-	return result;
 }
 
-int
-ask_remaining(unsigned i)
+VERB1("remaining", ask_remaining, i)
 {
 	struct note *note = note_begin(NOTED_REMAINING, named(i));
 	int64_t left_ns = 0;
@@ -424,38 +346,97 @@ ask_remaining(unsigned i)
 
 	note->early_ns = (uint64_t)left_ns;
 	note_end(note, result);
-	return result;
 }
+
+VERB2("pending", pending, min, max)
+{
+	uint64_t count = hwt_pending_timeouts(timer);
+
+	explore_check(count >= min && count <= max);
+}
+
+/* Time. */
 
 /* Beside others, or past a boundary without a turn: then some are late. */
-void
-clock_add(uint64_t ns)
+VERB1("tick", tick, ticks)
 {
-	if (explore_self() != EXPLORE_THREADS_MAX || ns > TICK_NS)
+	if (explore_self() != EXPLORE_THREADS_MAX || ticks > 1)
 		note_jump();
-	sim_clock_add(ns);
+	sim_clock_add(ticks * TICK_NS);
 }
 
-uint64_t
+void
 advance(unsigned ticks)
 {
-	uint64_t started = 0;
 	int error;
 
 	if (ticks > 0)
-		clock_add(ticks * TICK_NS);
+		tick(ticks);
 	note_call();
 	turned_ns = sim_now_ns;
-	error = hwt_advance(timer, &started);
+	error = hwt_advance(timer, NULL);
 	explore_check(error == 0 || error == -ESHUTDOWN);
-	return started;
 }
+
+ALONE("turn", advance(0))
+OF("advance", ticks, advance(ticks))
 
 bool
 wheel_is_behind(void)
 {
 	return turned_ns != sim_now_ns;
 }
+
+/* Tasks: what they do as well. */
+
+OF("task-moves", i, subject[i].moves = true)
+TWO("task-news", i, next, subject[i].schedules = next)
+TWO("task-waits", i, of, subject[i].waits = of)
+OF("task-goes-on", i, subject[i].releases = true)
+OF("task-tells", i, subject[i].tells = true)
+OF("task-awake", i, subject[i].awake = true)
+
+static void
+task_calls(struct subject *e)
+{
+	if (e->awake)
+		explore_check(explore_load(&timer->wake_before, 8) == 0);
+	if (e->moves)
+		move((unsigned)(e - subject), 3);
+	if (e->schedules > 0)
+		explore_check(schedule(e->schedules, TICK_NS) == 0);
+	if (e->waits > 0)
+		word_await(&flag[e->waits]);
+	if (e->releases)
+		go_on();
+}
+
+void
+subject_task(hwt_timeout timeout, void *arg)
+{
+	struct subject *e = arg;
+
+	explore_check(timeout.id == e->handle.id);
+	explore_check(e->running == 0);
+	explore_check(e->cancelled == 0);
+	note_start((unsigned)(e - subject));
+	e->known = timeout;
+	e->running++;
+	e->started++;
+	explore_modify(&e->started, 4);
+	task_calls(e);
+	if (timer->executor.execute == NULL && !e->handed_over)
+		explore_check(explore_load(&timer_stopped, 4) == 0);
+	if (e->periodic && explore_load(&timer->phase, 4) >= PHASE_STOPPING)
+		e->last = true;
+	if (e->tells)
+		explore_store(&e->told, 8, e->started, EXPLORE_RELAXED);
+	e->running--;
+	e->ended++;
+	note_stop_of((unsigned)(e - subject));
+}
+
+/* The end of a timer. */
 
 static void
 take_list(struct hwt_unprocessed *list, uint32_t begin)
@@ -478,8 +459,7 @@ take_list(struct hwt_unprocessed *list, uint32_t begin)
 	explore_check(count == 0);
 }
 
-void
-stop(void)
+VERB0("stop", stop)
 {
 	bool stopped_before = explore_load(&timer_stopped, 4) != 0;
 	struct note *note = note_begin(NOTED_STOP, 0);
@@ -493,13 +473,17 @@ stop(void)
 	note_end(note, 0);
 }
 
-bool
-timer_is_stopped(void)
+VERB0("destroy", destroy)
 {
-	return timer_stopped != 0;
-}
+	int error;
 
-/* The end of an execution. */
+	while ((error = hwt_destroy(timer)) == -EBUSY)
+		explore_yield();
+	explore_check(error == 0);
+	timer = NULL;
+	verify_order();
+	notes_reset();
+}
 
 void
 verify_inside(void)
@@ -509,6 +493,8 @@ verify_inside(void)
 	if (wrong != NULL)
 		explore_fail("%s", wrong);
 }
+
+ALONE("entries", verify_inside())
 
 static void
 verify_subject(const struct subject *e)
@@ -529,23 +515,18 @@ verify_subject(const struct subject *e)
 		    e->cancelled, e->returned);
 }
 
-/* What was replaced and has not begun, the touch has cancelled. */
 static void
-count_replaced(void)
+finish_timer(void)
 {
 	struct subject *e;
 
+	/* What was replaced and has not begun, the touch has cancelled. */
 	for (e = subject; e < subject + SUBJECTS; e++) {
 		if (e->replaced && !e->periodic &&
 		    e->started + e->cancelled + e->returned == 0)
 			e->cancelled = e->accepted;
 	}
-}
-
-static void
-finish_timer(void)
-{
-	count_replaced();
+	verbs_give_back();
 	verify_inside();
 	if (!timer_stopped)
 		stop();
