@@ -57,7 +57,8 @@ timer_make(const struct hwt_options *options)
 	NAME(permits);
 	NAME(dispatched_count);
 	NAME(dispatching_to);
-	NAME(life);
+	NAME(life.lock);
+	NAME(life.driver);
 	NAME(store.limit);
 	NAME(store.free_pages);
 	NAME(store.free_top);

@@ -93,7 +93,8 @@ static unsigned current = NOBODY;
 static bool exploring;
 static const struct explore_program *program;
 static struct explore_limits limits;
-static uint64_t changes; /* of memory, by all */
+static uint64_t changes; /* of memory, by all, and by idle */
+static uint64_t changes_idle; /* after the last idle */
 static uint32_t spawn_word;
 static jmp_buf abandon;
 static char message[1024];
@@ -532,7 +533,9 @@ deadlock(void)
 	explore_fail("deadlock:%s", text);
 }
 
-/* Happens when everything has happened that can, and before all the rest. */
+/* Happens when everything has happened that can, and before all the rest. A
+ * thread at a yield may need no others but another turn: it has that, unless
+ * nothing has changed since the last time. */
 static void
 idle(void)
 {
@@ -543,11 +546,11 @@ idle(void)
 	local_switch(self, NOBODY);
 	more = program->idle();
 	local_switch(NOBODY, self);
-	if (!more)
+	if (!more && changes == changes_idle)
 		deadlock();
 	if (limits.trace)
 		printf("        idle\n");
-	changes++;
+	changes_idle = ++changes;
 	for (unsigned p = 1; reducing && p < clock_width; p++)
 		clock_join(all, &processes[p].clock);
 	for (unsigned p = 1; reducing && p < clock_width; p++)
@@ -818,7 +821,7 @@ static const char *
 execution_run(void)
 {
 	thread_count = 0;
-	changes = 0;
+	changes = changes_idle = 0;
 	spawn_word = 0;
 	name_count = 0;
 	for (unsigned i = 0; i < THREADS; i++) {

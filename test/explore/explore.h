@@ -102,8 +102,8 @@ void explore_await(const void *at, unsigned bytes,
  * visible. */
 void explore_await_end(unsigned thread);
 /* For loops that wait: disabled until another thread has changed something
- * since this thread's last yield that went on. What idle does is a change; the
- * end of a thread is none. */
+ * since this thread's last yield that went on, or when nobody else can go on.
+ * What idle does is a change; the end of a thread is none. */
 void explore_yield(void);
 
 /* Threads beside those of the program; ended when function returns. */

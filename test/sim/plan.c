@@ -157,8 +157,8 @@ fails(enum plan_call call)
 	return true;
 }
 
-/* The library's calls, by what objcopy makes of their names. Those of PLANNED do what they always do, or fail; held
- * notes what the library has then. */
+/* The library's calls, by what objcopy makes of their names. Those of PLANNED do
+ * what they always do, or fail; held notes what the library has then. */
 #define PLANNED(call, type, function, parameters, failed, arguments, held) \
 	type planned_##function parameters                                 \
 	{                                                                  \

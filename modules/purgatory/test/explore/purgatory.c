@@ -447,6 +447,13 @@ shut_down(void)
 	over = 1;
 }
 
+/* Its timeouts are gone. */
+static void
+stop_timer(void)
+{
+	explore_check(hwt_stop(timer, NULL) == 0);
+}
+
 static void
 destroy(void)
 {
@@ -550,6 +557,7 @@ static const struct verb verbs[] = {
     {"pass", .of = pass}, /* time alone */
     {"move", .of = move}, /* the deadline of operation 0 */
     {"shutdown", .alone = shut_down},
+    {"stop-timer", .alone = stop_timer},
     {"destroy", .alone = destroy},
     {"destroy-or-not", .alone = destroy_or_not},
     {"check-completed", .alone = check_completed}, /* all */
@@ -624,6 +632,10 @@ const struct program purgatory_programs[] = {
     PROGRAM("watch-two-keys-shutdown", "make 2",
 	"watch-ab-due 0 | shutdown | event-b 1", ""),
     PROGRAM("check-shutdown", "make 1, watch-a 0", "event-a 1 | shutdown", ""),
+    PROGRAM("orphans-shutdown", "make 1, watch-far 0, watch-far 1, stop-timer",
+	"cancel 0 | shutdown", ""),
+    PROGRAM("orphan-complete-shutdown", "make 1, watch-far 0",
+	"complete 0 | stop-timer, shutdown", ""),
     PROGRAM("deadline-shutdown-destroy",
 	"make 1, watch-due 0, advance 0, pass 2",
 	"advance 0 | shutdown, destroy", ""),
