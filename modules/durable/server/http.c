@@ -125,22 +125,26 @@ names_this_host(const struct http_request *request, const char *own)
 static bool
 is_admitted(struct http_request *request, const struct http *http)
 {
-	const char *given = header(request, "Authorization");
-	bool bearer = strncasecmp(given, "Bearer ", 7) == 0;
+	char *user, *given = NULL;
+	bool right;
 
-	if (http->options.token[0] == '\0') {
+	if (http->options.password[0] == '\0') {
 		if (names_this_host(request, http->host))
 			return true;
 		request_fail(request, MHD_HTTP_FORBIDDEN,
 		    "Host is not localhost or the address that is listened on");
 		return false;
 	}
-	if (bearer &&
-	    secret_is(http->options.token, given + 7, strlen(given + 7)))
-		return true;
-	request_fail(request, MHD_HTTP_UNAUTHORIZED,
-	    "Authorization: Bearer TOKEN, with that of --token-file");
-	return false;
+	user =
+	    MHD_basic_auth_get_username_password(request->connection, &given);
+	right = given != NULL &&
+	    secret_is(http->options.password, given, strlen(given));
+	free(user);
+	free(given);
+	if (!right)
+		request_fail(request, MHD_HTTP_UNAUTHORIZED,
+		    "the password of --password-file is needed");
+	return right;
 }
 
 /* False: no percent-encoded text of 1 to 64 bytes. */
@@ -240,7 +244,7 @@ request_respond(struct http_request *request)
 	    response, "Content-Security-Policy", page_policy);
 	if (request->status == MHD_HTTP_UNAUTHORIZED)
 		(void)MHD_add_response_header(
-		    response, "WWW-Authenticate", "Bearer");
+		    response, "WWW-Authenticate", "Basic realm=\"hwtd\"");
 	if (request->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		(void)MHD_add_response_header(
 		    response, "Allow", request->allow + 2);
@@ -270,7 +274,7 @@ static bool
 request_begin(struct http_request *request, const struct http *http,
     const char *path, const char *method)
 {
-	if (strcmp(path, "/") != 0 && !is_admitted(request, http))
+	if (!is_admitted(request, http))
 		return false;
 	find_route(request, path, method);
 	if (request->route != NULL)
@@ -351,7 +355,7 @@ leave_escaped(void *ctx, struct MHD_Connection *connection, char *text)
 	return strlen(text);
 }
 
-/* What the socket listens on. False: others reach it, and need a token. */
+/* What the socket listens on. False: others reach it, and need a password. */
 static bool
 read_address(struct http *http)
 {
@@ -376,7 +380,7 @@ read_address(struct http *http)
 		(void)inet_ntop(AF_INET, &own.four.sin_addr, http->host,
 		    sizeof(http->host));
 	}
-	return loopback || http->options.token[0] != '\0';
+	return loopback || http->options.password[0] != '\0';
 }
 
 struct http *
@@ -389,7 +393,7 @@ http_start(const struct http_options *options, const char **why)
 		return NULL;
 	http->options = *options;
 	if (!read_address(http))
-		*why = "an address that others reach needs --token-file";
+		*why = "an address that others reach needs --password-file";
 	else
 		http->daemon = MHD_start_daemon(
 		    MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL,

@@ -5,12 +5,12 @@
  *   http.c     connections, who is answered, paths
  *   answers.c  commands, and their replies as JSON and for Prometheus
  *
- * WHO IS ANSWERED. With a token, who sends it: Authorization: Bearer TOKEN.
- * Without one, who names the address that is listened on, or localhost, as the
- * Host: so not a page of another site whose name was made to lead here. What
- * changes something needs PUT or DELETE, which a browser does not send for a
- * page of another origin without asking first. The page has no data, and
- * anybody gets it.
+ * WHO IS ANSWERED. With a password, who sends it, with any user (Basic). Without
+ * one, who names the address that is listened on, or localhost, as the Host: so
+ * not a page of another site whose name was made to lead here; and that address
+ * must be one of this machine alone. What changes something needs PUT or
+ * DELETE, which a browser does not send for a page of another origin without
+ * asking first.
  */
 #ifndef HWT_DURABLE_SERVER_HTTP_H
 #define HWT_DURABLE_SERVER_HTTP_H
@@ -25,7 +25,7 @@ struct http;
 struct http_options {
 	struct hwt_durable *durable;
 	int fd; /* a socket that listens */
-	const char *token; /* "": none */
+	const char *password; /* "": none */
 	size_t payload_max;
 };
 

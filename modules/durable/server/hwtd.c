@@ -31,17 +31,17 @@
 static const char usage[] =
     "usage: hwtd --data DIR [--listen HOST:PORT | --listen unix:PATH]...\n"
     "       hwtd --redis HOST:PORT | --redis unix:PATH\n"
-    "            [--http ADDRESS:PORT] [--token-file FILE]\n"
-    "            [--password-file FILE] [--payload BYTES] [--space NAME]\n";
+    "            [--http ADDRESS:PORT] [--password-file FILE]\n"
+    "            [--payload BYTES] [--space NAME]\n";
 
 struct program program = {.name = "hwtd", .usage = usage};
 
 static struct {
-	const char *data, *redis, *http, *token_file;
+	const char *data, *redis, *http;
 	const char *listen[LISTEN_MAX];
 	size_t listen_count;
 	uint64_t payload_max;
-	char password[SECRET_SIZE], token[SECRET_SIZE];
+	char password[SECRET_SIZE];
 } given = {.payload_max = 65536};
 
 static void
@@ -117,7 +117,6 @@ parse(int argc, char **argv)
 	    {"listen", .read = add_listen},
 	    {"redis", .text = &given.redis},
 	    {"http", .text = &given.http},
-	    {"token-file", .text = &given.token_file},
 	    {"password-file", .text = &program.connect.password_file},
 	    {"space", .text = &program.connect.space},
 	    {"payload", .number = &given.payload_max, .least = 1,
@@ -132,8 +131,6 @@ parse(int argc, char **argv)
 	if (program.connect.password_file != NULL)
 		read_secret(program.connect.password_file, given.password,
 		    sizeof(given.password));
-	if (given.token_file != NULL)
-		read_secret(given.token_file, given.token, sizeof(given.token));
 }
 
 /* Until server_stop. What was acknowledged last is not known, if the disk has
@@ -212,7 +209,7 @@ main(int argc, char **argv)
 	durable = program_open();
 	if (given.http != NULL) {
 		const struct http_options options = {
-		    durable, http_fd, given.token, given.payload_max};
+		    durable, http_fd, given.password, given.payload_max};
 
 		http = http_start(&options, &why);
 		if (http == NULL)

@@ -24,14 +24,11 @@ KEY = "{hwt:mail}"
 
 class Page(unittest.TestCase):
     def setUp(self):
-        self.serve()
         self.browser = browser.Browser()
         self.addCleanup(self.browser.close)
-
-    def serve(self, *words):
         self.http = free_port()
         self.url = f"http://127.0.0.1:{self.http}/"
-        self.host = Server("--http", f"127.0.0.1:{self.http}", *words)
+        self.host = Server("--http", f"127.0.0.1:{self.http}")
         self.addCleanup(self.host.close)
         self.client = self.host.connect()
         self.addCleanup(self.client.close)
@@ -190,22 +187,20 @@ class Page(unittest.TestCase):
         self.wait_state(seen[0], "due")
         self.says("dead-of", "mail (9,999)")
 
-    def test_a_token_is_asked_for(self):
-        path = self.host.folder + "/token"
+    def test_it_works_with_a_password(self):
+        path = self.host.folder + "/password"
         with open(path, "w") as file:
             file.write("secret\n")
-        self.serve("--token-file", path)
-        self.browser.open(self.url)
-        self.says("state", "a token is needed")
-        self.assertFalse(self.browser.evaluate(
-            "document.getElementById('main').checkVisibility()"))
-        for token, words in (("wrong é", "not the right token"),
-                             ("wrong", "not the right token"),
-                             ("secret", "live")):
-            self.browser.evaluate("document.getElementById('token').value = " +
-                                  json.dumps(token))
-            self.press("Enter")
-            self.says("state", words)
+        self.http = free_port()
+        self.url = f"http://127.0.0.1:{self.http}/"
+        host = Server("--http", f"127.0.0.1:{self.http}", "--password-file",
+                      path)
+        self.addCleanup(host.close)
+        self.browser.open("about:blank")
+        self.browser.call("Network.setExtraHTTPHeaders", headers={
+            "Authorization": "Basic OnNlY3JldA=="})
+        self.browser.call("Page.navigate", url=self.url)
+        self.says("state", "live")
 
 
 if __name__ == "__main__":
