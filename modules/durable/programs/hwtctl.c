@@ -35,110 +35,104 @@ struct program program = {.name = "hwtctl", .usage = usage};
 static struct hwt_durable *durable;
 static const char *added = ""; /* the id, which an error names */
 
-/* What is given of the options; NULL: not. */
-enum given {
+/* Options, by what their values are. Each is a word of the server's command,
+ * and is for those of hwtctl's commands. */
+enum value {
+	VALUE_NONE,
+	VALUE_WORD,
+	VALUE_TIME,
+	VALUE_TIMES, /* FIRST:MOST */
+	VALUE_WHEN
+};
+
+enum {
 	IN,
 	AT,
-	ATTEMPTS,
-	RETRY,
-	EXPIRES,
-	RESULT,
 	PAUSE,
 	RESUME,
-	RUNNING,
-	RATE,
-	MAX,
-	LEVEL,
 	ID,
-	GIVENS
-};
-static const char *given[GIVENS];
-
-/* The commands that take an option, and its word in the server's command. */
-static const struct {
-	const char *commands, *word;
-} words_of[GIVENS] = {
-    [IN] = {"add reschedule", "IN"},
-    [AT] = {"add reschedule", "DUE"},
-    [ATTEMPTS] = {"add", "ATTEMPTS"},
-    [RETRY] = {"add", "RETRY"},
-    [EXPIRES] = {"add", "EXPIRES"},
-    [RESULT] = {"add", "RESULT"},
-    [PAUSE] = {"queue", "PAUSE"},
-    [RESUME] = {"queue", "RESUME"},
-    [RUNNING] = {"queue", "RUNNING"},
-    [RATE] = {"queue", "RATE"},
-    [MAX] = {"queue", "MAX"},
-    [LEVEL] = {"queue", "LEVEL"},
-    [ID] = {"add", NULL},
+	GIVEN = 13
 };
 
-/* In ms, as a text that stays. */
-static void
-add_ms(struct words *words, uint64_t ms)
-{
-	static char texts[8][24];
-	static size_t used;
-	char *text = texts[used++];
-
-	(void)snprintf(text, sizeof(texts[0]), "%llu", (unsigned long long)ms);
-	words_add(words, text);
-}
+static struct {
+	const char *name, *commands, *word;
+	enum value value;
+	const char *text; /* NULL: it is not given */
+	char number[2][24];
+} given[GIVEN] = {
+    [IN] = {"in", "add reschedule", "IN", VALUE_TIME},
+    [AT] = {"at", "add reschedule", "DUE", VALUE_WHEN},
+    [PAUSE] = {"pause", "queue", "PAUSE", VALUE_NONE},
+    [RESUME] = {"resume", "queue", "RESUME", VALUE_NONE},
+    [ID] = {"id", "add", NULL, VALUE_WORD},
+    {"attempts", "add", "ATTEMPTS", VALUE_WORD},
+    {"retry", "add", "RETRY", VALUE_TIMES},
+    {"expires", "add", "EXPIRES", VALUE_TIME},
+    {"result", "add", "RESULT", VALUE_TIME},
+    {"running", "queue", "RUNNING", VALUE_WORD},
+    {"rate", "queue", "RATE", VALUE_WORD},
+    {"max", "queue", "MAX", VALUE_WORD},
+    {"level", "queue", "LEVEL", VALUE_WORD},
+};
 
 /* Of --at, in ms of Unix time. */
 static uint64_t
-parse_when(const char *text)
+parse_when(const char **text)
 {
 	struct tm tm = {.tm_sec = 0};
-	char *end;
-	time_t seconds;
+	char *end = strptime(*text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	long long seconds = timegm(&tm);
 
-	if (text[0] == '@') {
-		seconds = strtol(text + 1, &end, 10);
-	} else {
-		end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-		seconds = timegm(&tm);
-	}
-	if (end == NULL || *end != '\0' || text[1] == '\0' || seconds < 0 ||
-	    seconds > UINT32_MAX)
+	if (end == NULL && (*text)[0] == '@' && (*text)[1] != '\0')
+		seconds = strtoll(*text + 1, &end, 10);
+	if (end == NULL || seconds < 0 || seconds > UINT32_MAX)
 		program_fail(STATUS_USAGE,
 		    "'%s' is not a time as 2026-11-28T14:00:00Z or @1795874400",
-		    text);
+		    *text);
+	*text = end;
 	return 1000 * (uint64_t)seconds;
 }
 
 /* All that were given, each by its word and its value. */
 static void
-add_options(struct words *words)
+add_options(struct words *words, const char *command)
 {
-	const char *value;
-	enum given i;
+	const char *rest;
+	uint64_t ms;
+	int i, part;
 
-	if ((given[IN] != NULL && given[AT] != NULL) ||
-	    (given[PAUSE] != NULL && given[RESUME] != NULL))
+	if ((given[IN].text != NULL && given[AT].text != NULL) ||
+	    (given[PAUSE].text != NULL && given[RESUME].text != NULL))
 		program_usage();
-	for (i = 0; i < ID; i++) {
-		value = given[i];
-		if (value == NULL)
+	for (i = 0; i < GIVEN; i++) {
+		rest = given[i].text;
+		if (rest == NULL)
 			continue;
-		words_add(words, words_of[i].word);
-		if (i == AT) {
-			add_ms(words, parse_when(value));
-		} else if (i == RETRY) {
-			add_ms(words, parse_time(&value) / HWT_MS(1));
-			if (*value++ != ':')
+		if (strstr(given[i].commands, command) == NULL)
+			program_usage();
+		if (given[i].word == NULL)
+			continue;
+		words_add(words, given[i].word);
+		if (given[i].value == VALUE_WORD)
+			words_add(words, rest);
+		for (part = 0; given[i].value > VALUE_WORD; part++) {
+			ms = given[i].value == VALUE_WHEN
+			    ? parse_when(&rest)
+			    : parse_time(&rest) / HWT_MS(1);
+			(void)snprintf(given[i].number[part],
+			    sizeof(given[i].number[part]), "%llu",
+			    (unsigned long long)ms);
+			words_add(words, given[i].number[part]);
+			if (part == (given[i].value == VALUE_TIMES))
+				break;
+			if (*rest++ != ':')
 				program_fail(STATUS_USAGE,
 				    "'%s' is not FIRST:MOST, as 1s:10m",
-				    given[i]);
+				    given[i].text);
 		}
-		if (i == IN || i == RETRY || i == EXPIRES || i == RESULT) {
-			add_ms(words, parse_time(&value) / HWT_MS(1));
-			if (*value != '\0')
-				program_fail(STATUS_USAGE, "'%s' is not a time",
-				    given[i]);
-		} else if (i != AT && *value != '\0') {
-			words_add(words, value);
-		}
+		if (given[i].value > VALUE_WORD && *rest != '\0')
+			program_fail(
+			    STATUS_USAGE, "'%s' is not a time", given[i].text);
 	}
 }
 
@@ -256,8 +250,8 @@ run_add(struct words *words, int argc, char **argv)
 
 	if (strcmp(payload, "-") == 0)
 		payload = input = read_input(&length);
-	added = given[ID] != NULL ? given[ID] : random_id();
-	if (given[IN] == NULL && given[AT] == NULL) {
+	added = given[ID].text != NULL ? given[ID].text : random_id();
+	if (given[IN].text == NULL && given[AT].text == NULL) {
 		words_add(words, "IN");
 		words_add(words, "0");
 	}
@@ -302,7 +296,7 @@ run_on_ids(struct words *words, int argc, char **argv)
 static int
 run_reschedule(struct words *words, int argc, char **argv)
 {
-	if (given[IN] == NULL && given[AT] == NULL)
+	if (given[IN].text == NULL && given[AT].text == NULL)
 		program_usage();
 	return run_on_ids(words, argc, argv);
 }
@@ -427,30 +421,22 @@ static const struct command {
     {"stat", "HWT.STAT", 0, 1, run_stat},
 };
 
-static const struct program_option own[] = {
-    {"in", .text = &given[IN]},
-    {"at", .text = &given[AT]},
-    {"attempts", .text = &given[ATTEMPTS]},
-    {"retry", .text = &given[RETRY]},
-    {"expires", .text = &given[EXPIRES]},
-    {"result", .text = &given[RESULT]},
-    {"pause", .flag = &given[PAUSE]},
-    {"resume", .flag = &given[RESUME]},
-    {"running", .text = &given[RUNNING]},
-    {"rate", .text = &given[RATE]},
-    {"max", .text = &given[MAX]},
-    {"level", .text = &given[LEVEL]},
-    {"id", .text = &given[ID]},
-    {.name = NULL},
-};
-
 int
 main(int argc, char **argv)
 {
 	const struct command *command = commands;
 	struct words words = {.count = 0};
-	int i, status, first = program_parse(own, client_options, argc, argv);
+	struct program_option own[GIVEN + 1] = {{.name = NULL}};
+	int i, status, first;
 
+	for (i = 0; i < GIVEN; i++) {
+		own[i].name = given[i].name;
+		if (given[i].value == VALUE_NONE)
+			own[i].flag = &given[i].text;
+		else
+			own[i].text = &given[i].text;
+	}
+	first = program_parse(own, client_options, argc, argv);
 	if (first == argc)
 		program_usage();
 	while (strcmp(argv[first], command->name) != 0) {
@@ -461,13 +447,8 @@ main(int argc, char **argv)
 	argc -= first + 1, argv += first + 1;
 	if (argc < command->least || argc > command->most)
 		program_usage();
-	for (i = 0; i < GIVENS; i++) {
-		if (given[i] != NULL &&
-		    strstr(words_of[i].commands, command->name) == NULL)
-			program_usage();
-	}
 	words_add(&words, command->word);
-	add_options(&words);
+	add_options(&words, command->name);
 	durable = program_open();
 	status = command->run(&words, argc, argv);
 	(void)hwt_durable_close(durable);

@@ -33,27 +33,37 @@ queue_key(const struct node *node, size_t *length)
 	return queue->name;
 }
 
+/* The machine of a new queue; NULL: no memory. */
+static struct machine *
+machine_begin(const struct queues *queues)
+{
+	struct machine *machine = machine_create(queues->seed);
+
+	if (machine == NULL)
+		return NULL;
+	machine_track(machine);
+	machine->fence = queues->fence;
+	machine_new_epoch(machine);
+	return machine;
+}
+
 static struct queue *
 queue_create(struct queues *queues, const char *name, size_t length)
 {
 	struct queue *queue = calloc(1, sizeof(*queue) + length);
 
-	if (queue == NULL || !table_prepare(&queues->names)) {
+	if (queue != NULL && table_prepare(&queues->names))
+		queue->machine = machine_begin(queues);
+	if (queue == NULL || queue->machine == NULL) {
 		free(queue);
 		return NULL;
 	}
-	queue->machine = machine_create(queues->seed);
-	if (queue->machine == NULL) {
-		free(queue);
-		return NULL;
-	}
-	machine_track(queue->machine);
+	clock_begin(&queue->clock, queue->machine);
 	queue->name_length = length;
 	memcpy(queue->name, name, length);
-	queue->next = queues->first;
-	if (queues->first != NULL)
-		queues->first->prev = queue;
-	queues->first = queue;
+	queue->link = queues->end;
+	*queue->link = queue;
+	queues->end = &queue->next;
 	table_insert(&queues->names, &queue->node);
 	return queue;
 }
@@ -61,12 +71,11 @@ queue_create(struct queues *queues, const char *name, size_t length)
 static void
 queue_destroy(struct queues *queues, struct queue *queue)
 {
-	if (queue->prev != NULL)
-		queue->prev->next = queue->next;
-	else
-		queues->first = queue->next;
+	*queue->link = queue->next;
 	if (queue->next != NULL)
-		queue->next->prev = queue->prev;
+		queue->next->link = queue->link;
+	else
+		queues->end = queue->link;
 	table_remove(&queues->names, &queue->node);
 	machine_destroy(queue->machine);
 	free(queue);
@@ -77,15 +86,7 @@ queues_get(struct queues *queues, const char *name, size_t length)
 {
 	struct queue *queue = (void *)table_find(&queues->names, name, length);
 
-	if (queue != NULL)
-		return queue;
-	queue = queue_create(queues, name, length);
-	if (queue != NULL) {
-		queue->machine->fence = queues->fence;
-		machine_new_epoch(queue->machine);
-		clock_begin(&queue->clock, queue->machine);
-	}
-	return queue;
+	return queue != NULL ? queue : queue_create(queues, name, length);
 }
 
 void
@@ -98,25 +99,7 @@ queues_drop_unused(struct queues *queues, struct queue *queue)
 struct loading {
 	struct queues *queues;
 	struct queue *queue; /* whose rows are being read */
-	int error;
 };
-
-/* Rows come by their numbers, as the names of queues did, which are last to
- * first in the list. */
-static void
-find_queue(struct loading *loading, uint64_t number)
-{
-	struct queue *queue = loading->queue;
-
-	if (queue == NULL) {
-		queue = loading->queues->first;
-		while (queue != NULL && queue->next != NULL)
-			queue = queue->next;
-	}
-	while (queue != NULL && queue->number < number)
-		queue = queue->prev;
-	loading->queue = queue;
-}
 
 static bool
 load_name(
@@ -134,9 +117,7 @@ load_name(
 	queue = queue_create(queues, name, length);
 	if (queue == NULL)
 		return false;
-	queue->number = number;
-	if (number > queues->last_number)
-		queues->last_number = number;
+	queue->number = queues->last_number = number;
 	return true;
 }
 
@@ -149,13 +130,15 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 
 	if (number == 0)
 		return load_name(loading->queues, serial, bytes, length);
-	find_queue(loading, number);
+	/* They come by their numbers, as the names did. */
+	if (loading->queue == NULL)
+		loading->queue = loading->queues->first;
+	while (loading->queue != NULL && loading->queue->number < number)
+		loading->queue = loading->queue->next;
 	if (loading->queue == NULL || loading->queue->number != number)
 		return false;
-	if (serial == 0)
-		return machine_load_header(
-		    loading->queue->machine, bytes, length);
-	return machine_load_record(loading->queue->machine, bytes, length);
+	return (serial == 0 ? machine_load_header : machine_load_record)(
+	    loading->queue->machine, bytes, length);
 }
 
 int
@@ -166,6 +149,7 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 	int error;
 
 	memset(queues, 0, sizeof(*queues));
+	queues->end = &queues->first;
 	queues->names.key = queue_key;
 	(void)!getrandom(&queues->seed, sizeof(queues->seed), GRND_NONBLOCK);
 	queues->names.seed = queues->seed;
@@ -360,24 +344,20 @@ undo_queue(struct queues *queues, struct queue *queue)
 	const struct machine_rows source = {stored_row, &rows};
 	size_t length;
 
-	if (queue->number == 0 ||
-	    store_get(queues->store, row_key(0, queue->number), &length) ==
-		NULL) {
-		/* It was made in this transaction. */
-		machine_destroy(queue->machine);
-		queue->number = 0;
-		queue->machine = machine_create(queues->seed);
-		if (queue->machine == NULL)
+	if (store_get(queues->store, row_key(0, queue->number), &length) !=
+		NULL &&
+	    queue->number != 0) {
+		if (!machine_undo(queue->machine, &source))
 			return false;
-		machine_track(queue->machine);
+		/* No fence that was given since may come again. */
 		machine_new_epoch(queue->machine);
 		return true;
 	}
-	if (!machine_undo(queue->machine, &source))
-		return false;
-	/* No fence that was given since may come again. */
-	machine_new_epoch(queue->machine);
-	return true;
+	/* It was made in this transaction. */
+	machine_destroy(queue->machine);
+	queue->number = 0;
+	queue->machine = machine_begin(queues);
+	return queue->machine != NULL;
 }
 
 static enum store_error

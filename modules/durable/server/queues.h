@@ -17,7 +17,7 @@
 
 struct queue {
 	struct node node; /* by name */
-	struct queue *next, *prev; /* all */
+	struct queue *next, **link; /* all */
 	struct queue *dirty_next;
 	struct machine *machine;
 	struct queue_clock clock;
@@ -38,7 +38,7 @@ struct queue {
 struct queues {
 	struct store *store;
 	struct table names;
-	struct queue *first, *dirty;
+	struct queue *first, **end, *dirty;
 	uint64_t last_number;
 	uint64_t fence; /* no queue that was removed has given a greater one */
 	uint64_t seed;

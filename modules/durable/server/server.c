@@ -61,7 +61,7 @@ struct source {
 
 struct connection {
 	struct source source; /* first */
-	struct connection *next, *prev; /* all */
+	struct connection *next, **link; /* all */
 	struct connection *touched_next;
 	struct buffer in, out;
 	/* Of out, what may be sent; and how many replies follow. */
@@ -357,19 +357,14 @@ run_auth(struct server *server, struct connection *connection)
 static void
 run_info(struct server *server, struct connection *connection)
 {
-	const struct queue *queue;
-	unsigned long tasks = 0;
-	char text[256];
-	int length;
-
-	for (queue = server->queues.first; queue; queue = queue->next)
-		tasks += queue->machine->records.count;
-	length = snprintf(text, sizeof(text),
+	char text[200];
+	int length = snprintf(text, sizeof(text),
 	    "# Server\r\nhwtd_version:%s\r\nloading:0\r\n"
 	    "# Clients\r\nconnected_clients:%lu\r\n"
-	    "# Queues\r\nqueues:%zu\r\ntasks:%lu\r\ndisk_full:%d\r\n",
+	    "# Queues\r\nqueues:%zu\r\ndisk_full:%d\r\n",
 	    hwt_version(), server->connections, server->queues.names.count,
-	    tasks, server->queues.disk_full);
+	    server->queues.disk_full);
+
 	answer_bytes(connection, text, (size_t)length);
 }
 
@@ -640,12 +635,9 @@ connection_destroy(struct server *server, struct connection *connection)
 {
 	if (connection->waits_for != NULL)
 		wait_end(server, connection);
-	if (connection->prev != NULL)
-		connection->prev->next = connection->next;
-	else
-		server->first = connection->next;
+	*connection->link = connection->next;
 	if (connection->next != NULL)
-		connection->next->prev = connection->prev;
+		connection->next->link = connection->link;
 	server->connections--;
 	(void)close(connection->source.fd);
 	free(connection->in.bytes);
@@ -677,8 +669,9 @@ connection_create(struct server *server, int fd, bool trusted)
 	connection->authenticated = trusted || server->password == NULL;
 	connection->events = EPOLLIN;
 	connection->next = server->first;
+	connection->link = &server->first;
 	if (server->first != NULL)
-		server->first->prev = connection;
+		server->first->link = &connection->next;
 	server->first = connection;
 	server->connections++;
 	if (watch(server, &connection->source, EPOLLIN) != 0)
