@@ -48,7 +48,7 @@ struct job {
 	struct hwt_durable_token token;
 	uint32_t attempt;
 	uint64_t due_ms;
-	char id[3 * HWT_DURABLE_ID_MAX + 1]; /* percent-encoded */
+	char id[ENCODED_SIZE(HWT_DURABLE_ID_MAX)];
 	CURL *curl;
 	char *url;
 	struct curl_slist *headers;
@@ -291,22 +291,6 @@ add_signature(struct job *job, long long now)
  * Calls.
  */
 
-static void
-encode_id(char *to, const char *id, size_t length)
-{
-	for (; length > 0; length--, id++) {
-		unsigned char c = (unsigned char)*id;
-
-		if ((c >= '0' && c <= '9') ||
-		    ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
-		    c == '_' || c == '~')
-			*to++ = (char)c;
-		else
-			to += sprintf(to, "%%%02X", c);
-	}
-	*to = '\0';
-}
-
 /* On the worker's thread. */
 static int
 receive(void *ctx, const struct hwt_durable_delivery *delivery)
@@ -324,7 +308,7 @@ receive(void *ctx, const struct hwt_durable_delivery *delivery)
 	if (delivery->payload_length > 0)
 		memcpy(
 		    job->payload, delivery->payload, delivery->payload_length);
-	encode_id(job->id, delivery->id, delivery->id_length);
+	encode(job->id, delivery->id, delivery->id_length);
 	(void)pthread_mutex_lock(&http.lock);
 	*http.last = job;
 	http.last = &job->next;

@@ -240,8 +240,6 @@ random_id(void)
 static int
 run_add(struct words *words, int argc, char **argv)
 {
-	static const char *const states[] = {
-	    "stored", "waiting", "due", "running", "done", "dead", "cancelled"};
 	const char *payload = argc > 1 ? argv[1] : "";
 	size_t length = strlen(payload);
 	char *input = NULL;
@@ -266,7 +264,7 @@ run_add(struct words *words, int argc, char **argv)
 	if (state != 0)
 		(void)fprintf(stderr,
 		    "hwtctl: nothing has changed: it is there, and %s\n",
-		    states[state]);
+		    state_text(state));
 	return state >= HWT_DURABLE_DEAD ? STATUS_NO : 0;
 }
 

@@ -215,6 +215,31 @@ program_open(void)
 }
 
 void
+encode(char *to, const char *bytes, size_t length)
+{
+	for (; length > 0; length--, bytes++) {
+		unsigned char c = (unsigned char)*bytes;
+
+		if ((c >= '0' && c <= '9') ||
+		    ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
+		    c == '_' || c == '~')
+			*to++ = (char)c;
+		else
+			to += sprintf(to, "%%%02X", c);
+	}
+	*to = '\0';
+}
+
+const char *
+state_text(long long state)
+{
+	static const char *const texts[] = {
+	    "stored", "waiting", "due", "running", "done", "dead", "cancelled"};
+
+	return state >= 0 && state < 7 ? texts[state] : "unknown";
+}
+
+void
 words_add_bytes(struct words *words, const void *bytes, size_t length)
 {
 	words->word[words->count++] = (struct durable_word){bytes, length};

@@ -69,6 +69,13 @@ struct hwt_durable *program_open(void);
 /* A sentence about an error of hwt_durable. */
 const char *error_text(int error);
 
+/* All bytes but A-Z a-z 0-9 - _ ~ are percent-encoded, and a NUL follows. */
+#define ENCODED_SIZE(length) (3 * (length) + 1)
+void encode(char *to, const char *bytes, size_t length);
+
+/* Of an answer of HWT.ADD. */
+const char *state_text(long long state);
+
 /*
  * Commands, for durable_call. Texts must outlive it.
  */

@@ -48,21 +48,17 @@ write_text(FILE *out, const char *bytes, size_t length)
 	(void)fputc('"', out);
 }
 
-/* As in a path: all but unreserved characters (RFC 3986) are
- * percent-encoded. */
+/* A string, encoded as in a path. */
 static void
 write_encoded(FILE *out, const char *bytes, size_t length)
 {
-	static const char fine[] = "abcdefghijklmnopqrstuvwxyz"
-				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+	char text[ENCODED_SIZE(1)];
 	size_t i;
 
 	(void)fputc('"', out);
 	for (i = 0; i < length; i++) {
-		if (bytes[i] != '\0' && strchr(fine, bytes[i]) != NULL)
-			(void)fputc(bytes[i], out);
-		else
-			(void)fprintf(out, "%%%02X", (unsigned char)bytes[i]);
+		encode(text, bytes + i, 1);
+		(void)fputs(text, out);
 	}
 	(void)fputc('"', out);
 }
@@ -171,24 +167,31 @@ run(struct http_request *request, const struct words *words)
 	return NULL;
 }
 
-static int
-see_answer(void *ctx, const redisReply *reply)
+/* A command on the queue, with a word, if it is not NULL, and the id, if there is
+ * one. */
+static redisReply *
+run_word(struct http_request *request, const char *command, const char *word)
 {
-	(void)ctx;
-	return reply->type == REDIS_REPLY_ERROR ? -EAGAIN : 0;
+	struct words words = {.count = 0};
+
+	words_add(&words, command);
+	if (word != NULL)
+		words_add(&words, word);
+	if (request->id_length > 0)
+		words_add_bytes(&words, request->id, request->id_length);
+	return run(request, &words);
 }
 
 void
 answer_health(struct http_request *request)
 {
-	const struct durable_word ping = {"PING", 4};
-	int error = durable_call_each(
-	    request->options->durable, &ping, 1, see_answer, NULL);
+	redisReply *reply;
 
-	if (error == 0)
+	(void)strcpy(request->queue, "hwt.schedules");
+	reply = run_word(request, "HWT.STAT", NULL);
+	if (reply != NULL)
 		(void)fputs("{\"status\":\"ok\"}\n", request->out);
-	else
-		fail_call(request, error);
+	freeReplyObject(reply);
 }
 
 /* [cursor, [[id, time, attempt, reason, payload], ...]]; the last two of dead
@@ -234,12 +237,8 @@ answer_list(struct http_request *request)
 void
 answer_get(struct http_request *request)
 {
-	struct words words = {.count = 0};
-	redisReply *reply;
+	redisReply *reply = run_word(request, "HWT.GET", NULL);
 
-	words_add(&words, "HWT.GET");
-	words_add_bytes(&words, request->id, request->id_length);
-	reply = run(request, &words);
 	if (reply != NULL && reply->type == REDIS_REPLY_ARRAY) {
 		(void)fputs("{\"id\":", request->out);
 		write_encoded(request->out, request->id, request->id_length);
@@ -256,14 +255,11 @@ answer_get(struct http_request *request)
 void
 answer_add(struct http_request *request)
 {
-	static const char *const states[] = {
-	    "", "waiting", "due", "running", "done", "dead", "cancelled"};
 	static const char *const names[] = {
 	    "attempts", "expires", "result", "in", "due", "retry"};
 	struct words words = {.count = 0};
 	redisReply *reply;
 	size_t i, length;
-	long long state;
 
 	words_add(&words, "HWT.ADD");
 	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -285,26 +281,19 @@ answer_add(struct http_request *request)
 	reply = run(request, &words);
 	if (reply == NULL)
 		return;
-	state = reply->element[0]->integer;
-	if (state == 0)
+	if (reply->element[0]->integer == 0)
 		request->status = MHD_HTTP_CREATED;
-	(void)fprintf(request->out, "{\"stored\":%s,\"state\":\"%s\"}\n",
-	    state == 0 ? "true" : "false",
-	    states[state >= 0 && state < 7 ? state : 0]);
+	(void)fprintf(request->out, "{\"state\":\"%s\"}\n",
+	    state_text(reply->element[0]->integer));
 	freeReplyObject(reply);
 }
 
 void
 answer_change(struct http_request *request)
 {
-	struct words words = {.count = 0};
-	redisReply *reply;
+	redisReply *reply =
+	    run_word(request, request->route->command, request->route->word);
 
-	words_add(&words, request->route->command);
-	if (request->route->word != NULL)
-		words_add(&words, request->route->word);
-	words_add_bytes(&words, request->id, request->id_length);
-	reply = run(request, &words);
 	if (reply == NULL)
 		return;
 	if (reply->element[0]->integer == 1)
@@ -342,7 +331,6 @@ static bool
 queues_read(struct http_request *request, const char *after, size_t most,
     struct queue_list *list)
 {
-	struct words words = {.count = 0};
 	size_t i, count, first = 0;
 	int error;
 
@@ -365,12 +353,8 @@ queues_read(struct http_request *request, const char *after, size_t most,
 		(void)strcpy(request->queue, list->names[i]);
 		/* QUEUE without a word lets come due what is due, also where
 		 * nobody takes. */
-		words.count = 0;
-		words_add(&words, "HWT.QUEUE");
-		freeReplyObject(run(request, &words));
-		words.count = 0;
-		words_add(&words, "HWT.STAT");
-		list->stats[i] = run(request, &words);
+		freeReplyObject(run_word(request, "HWT.QUEUE", NULL));
+		list->stats[i] = run_word(request, "HWT.STAT", NULL);
 		if (list->stats[i] == NULL)
 			break;
 		list->count++;
@@ -410,73 +394,28 @@ answer_queues(struct http_request *request)
 	queues_free(&list);
 }
 
-/* Of the text format of Prometheus. */
-static const struct family {
-	const char *name, *help;
-	double scale; /* of the stat: times are in ms there, in s here */
-	const char *label; /* NULL: the family has but one stat */
-	const char *stats[7]; /* also values of the label, without -total */
-} families[] = {
-    {"tasks", "Tasks by state.", 1, "state",
-	{"waiting", "due", "running", "done", "dead", "cancelled"}},
-    {"added_total", "Tasks that were added.", 1, NULL, {"added-total"}},
-    {"attempts_total", "Attempts that have begun.", 1, NULL, {"begun-total"}},
-    {"retried_total",
-	"Attempts that ended and were not the last of their task.", 1, NULL,
-	{"retried-total"}},
-    {"ended_total", "Tasks that have ended.", 1, "end",
-	{"done-total", "dead-total", "cancelled-total"}},
-    {"leases_ended_total", "Attempts that ended because their lease ran out.",
-	1, NULL, {"leases-ended-total"}},
-    {"expired_total",
-	"Tasks that were not begun in time, and became dead letters.", 1, NULL,
-	{"expired-total"}},
-    {"late_seconds", "For how long the first of the due tasks has been due.",
-	1e-3, NULL, {"late"}},
-    {"ahead_seconds",
-	"How far the time of the queue is ahead of the server's clock.", 1e-3,
-	NULL, {"ahead"}},
-    {"paused", "1 while the queue is paused.", 1, NULL, {"paused"}},
-    {"memory_bytes", "Memory that the queue takes.", 1, NULL, {"memory-bytes"}},
-};
-
-/* The stat of a name, in names and values. */
-static long long
-stat_of(const redisReply *stats, const char *name)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < stats->elements; i += 2) {
-		if (strcmp(stats->element[i]->str, name) == 0)
-			return stats->element[i + 1]->integer;
-	}
-	return 0;
-}
-
+/* A stat of all queues, in the text format of Prometheus: hwt_durable_ and its
+ * name in HWT.STAT, where times are in ms. */
 static void
-write_family(
-    FILE *out, const struct family *family, const struct queue_list *list)
+write_family(FILE *out, const struct queue_list *list, size_t at)
 {
-	const char *const *stat;
+	const char *name = list->stats[0]->element[at]->str;
+	bool time = strcmp(name, "now") == 0 || strcmp(name, "late") == 0 ||
+	    strcmp(name, "ahead") == 0;
+	char text[80], *dash;
 	size_t i;
 
-	(void)fprintf(out,
-	    "# HELP hwt_durable_%s %s\n# TYPE hwt_durable_%s %s\n",
-	    family->name, family->help, family->name,
-	    strstr(family->name, "_total") != NULL ? "counter" : "gauge");
-	for (i = 0; i < list->count; i++) {
-		for (stat = family->stats; *stat != NULL; stat++) {
-			(void)fprintf(out, "hwt_durable_%s{queue=\"%s\"",
-			    family->name, list->names[i]);
-			if (family->label != NULL)
-				(void)fprintf(out, ",%s=\"%.*s\"",
-				    family->label, (int)strcspn(*stat, "-"),
-				    *stat);
-			(void)fprintf(out, "} %.15g\n",
-			    (double)stat_of(list->stats[i], *stat) *
-				family->scale);
-		}
-	}
+	(void)snprintf(text, sizeof(text), "hwt_durable_%.40s%s", name,
+	    time ? "_seconds" : "");
+	while ((dash = strchr(text, '-')) != NULL)
+		*dash = '_';
+	(void)fprintf(out, "# HELP %s %s of HWT.STAT\n# TYPE %s %s\n", text,
+	    name, text, strstr(name, "-total") != NULL ? "counter" : "gauge");
+	for (i = 0; i < list->count; i++)
+		(void)fprintf(out, "%s{queue=\"%s\"} %.15g\n", text,
+		    list->names[i],
+		    (double)list->stats[i]->element[at + 1]->integer /
+			(time ? 1000 : 1));
 }
 
 void
@@ -488,7 +427,7 @@ answer_metrics(struct http_request *request)
 	if (!queues_read(request, "", SIZE_MAX, &list))
 		return;
 	request->type = "text/plain; version=0.0.4; charset=utf-8";
-	for (i = 0; i < sizeof(families) / sizeof(*families); i++)
-		write_family(request->out, &families[i], &list);
+	for (i = 0; list.count > 0 && i < list.stats[0]->elements; i += 2)
+		write_family(request->out, &list, i);
 	queues_free(&list);
 }

@@ -41,7 +41,6 @@
 #define BUFFER_KEPT 65536 /* of an empty one */
 #define PAYLOAD_DEFAULT 65536
 #define LISTENERS_MAX 8
-#define NAMES_MAX 500 /* of an answer, about */
 #define WAKE_STOP (-1)
 
 struct buffer {
@@ -368,80 +367,52 @@ run_info(struct server *server, struct connection *connection)
 	answer_bytes(connection, text, (size_t)length);
 }
 
-struct found {
-	const struct queue *queue[2 * NAMES_MAX];
-	size_t count;
-};
-
-/* One that has no rows may yet be undone. */
-static void
-note_queue(struct node *node, void *ctx)
-{
-	const struct queue *queue = (const void *)node;
-	struct found *found = ctx;
-
-	if (queue->number != 0 && found->count < 2 * NAMES_MAX)
-		found->queue[found->count++] = queue;
-}
-
-/* HWT.QUEUES cursor count: [cursor, [name, ...]]. */
+/* HWT.QUEUES cursor count: [cursor, [name, ...]], all at once. Those that have
+ * no rows may yet be undone. */
 static void
 run_queues(struct server *server, struct connection *connection)
 {
 	const struct request *request = &server->request;
-	struct found found = {.count = 0};
-	uint64_t cursor, most;
-	char text[24];
-	size_t i;
+	const struct queue *queue;
+	uint64_t count;
 
-	if (request->count != 3 ||
-	    !argument_number(&request->word[1], 0, INT64_MAX, &cursor) ||
-	    !argument_number(&request->word[2], 1, INT64_MAX, &most)) {
-		answer_error(connection, "ARG HWT.QUEUES cursor count");
+	if (request->count != 3 || !word_is(server, 1, "0") ||
+	    !argument_number(&request->word[2], 1, INT64_MAX, &count)) {
+		answer_error(connection, "ARG HWT.QUEUES 0 count");
 		return;
 	}
-	if (most > NAMES_MAX)
-		most = NAMES_MAX;
-	/* The lowest bit of a cursor is 0, and 63 bits have 19 digits. */
-	cursor *= 2;
-	do
-		cursor = table_scan(
-		    &server->queues.names, cursor, note_queue, &found);
-	while (cursor != 0 && found.count < most);
+	count = 0;
+	for (queue = server->queues.first; queue; queue = queue->next)
+		count += queue->number != 0;
 	answer_array(connection, 2);
-	answer_bytes(connection, text,
-	    (size_t)snprintf(
-		text, sizeof(text), "%llu", (unsigned long long)cursor / 2));
-	answer_array(connection, found.count);
-	for (i = 0; i < found.count; i++)
-		answer_bytes(connection, found.queue[i]->name,
-		    found.queue[i]->name_length);
+	answer_bytes(connection, "0", 1);
+	answer_array(connection, count);
+	for (queue = server->queues.first; queue; queue = queue->next) {
+		if (queue->number != 0)
+			answer_bytes(
+			    connection, queue->name, queue->name_length);
+	}
 }
 
 static void
 run_backup(struct server *server, struct connection *connection)
 {
-	const struct argument *given = &server->request.word[1];
-	char path[4096];
-	int error;
+	const struct argument *path = &server->request.word[1];
+	struct store *store = server->queues.store;
+	char text[200] = "ARG HWT.BACKUP path";
 
-	if (server->request.count != 2 || given->length >= sizeof(path) ||
-	    memchr(given->bytes, 0, given->length) != NULL) {
-		answer_error(connection, "ARG HWT.BACKUP path");
-		return;
+	if (server->request.count == 2) {
+		/* What was answered must be in the copy. */
+		commit(server);
+		if (!server->broken &&
+		    store_backup(store, path->bytes, path->length)) {
+			answer_line(connection, '+', "OK");
+			return;
+		}
+		(void)snprintf(text, sizeof(text), "ERR the copy: %s",
+		    store_message(store));
 	}
-	memcpy(path, given->bytes, given->length);
-	path[given->length] = '\0';
-	/* What was answered must be in the copy. */
-	commit(server);
-	error =
-	    server->broken ? -EIO : store_backup(server->queues.store, path);
-	if (error == 0)
-		answer_line(connection, '+', "OK");
-	else
-		answer_error(connection,
-		    error == -EEXIST ? "ARG the file is there already"
-				     : "ERR the copy could not be written");
+	answer_error(connection, text);
 }
 
 static void

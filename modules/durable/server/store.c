@@ -70,7 +70,8 @@ error_of(struct store *store, int result)
 	    result == SQLITE_ROW)
 		return STORE_OK;
 	(void)snprintf(store->message, sizeof(store->message), "%s",
-	    sqlite3_errstr(result));
+	    result == SQLITE_ERROR ? sqlite3_errmsg(store->database)
+				   : sqlite3_errstr(result));
 	return (result & 0xff) == SQLITE_FULL ? STORE_FULL : STORE_BROKEN;
 }
 
@@ -329,23 +330,16 @@ store_get(struct store *store, uint64_t key, size_t *length)
 					       : NULL;
 }
 
-int
-store_backup(struct store *store, const char *path)
+bool
+store_backup(struct store *store, const char *path, size_t length)
 {
 	sqlite3_stmt *statement;
-	enum store_error error;
 
-	if (access(path, F_OK) == 0)
-		return -EEXIST;
-	if (sqlite3_prepare_v2(store->database, "VACUUM INTO ?1", -1,
-		&statement, NULL) != SQLITE_OK)
-		return -EIO;
-	(void)sqlite3_bind_text(statement, 1, path, -1, SQLITE_STATIC);
-	error = error_of(store, sqlite3_step(statement));
-	(void)sqlite3_finalize(statement);
-	if (error == STORE_OK)
-		return 0;
-	return error == STORE_FULL ? -ENOSPC : -EIO;
+	(void)sqlite3_prepare_v2(
+	    store->database, "VACUUM INTO ?1", -1, &statement, NULL);
+	(void)sqlite3_bind_text(statement, 1, path, (int)length, SQLITE_STATIC);
+	(void)sqlite3_step(statement);
+	return error_of(store, sqlite3_finalize(statement)) == STORE_OK;
 }
 
 void

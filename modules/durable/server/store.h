@@ -49,8 +49,8 @@ int store_scan(struct store *store,
 /* One row, valid until the next call; NULL: there is none, or it is damaged. */
 const void *store_get(struct store *store, uint64_t key, size_t *length);
 
-/* Writes a whole copy to a file that is not there yet: 0 or -errno. */
-int store_backup(struct store *store, const char *path);
+/* Writes a whole copy to a file that is not there yet. */
+bool store_backup(struct store *store, const char *path, size_t length);
 
 /* After STORE_FULL: gives the reserve back, so that what makes rows smaller can
  * still be committed. store_refill takes it again; false: still no space. */

@@ -659,21 +659,12 @@ class InServer(Hosted, unittest.TestCase):
         self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
         self.assertEqual(self.client.call('PING'), b'PONG')
 
-    def test_queues_are_read_by_pages(self):
-        names = {b'q%d' % i for i in range(2000)}
-        for name in names:
-            self.client.send('HWT.ADD', name, 'IN', 10**7, 'TASKS', 'a', '')
-        for _ in names:
-            self.assertEqual(self.client.read(), [0])
-        seen, cursor = [], 0
-        while True:
-            cursor, found = self.client.call('HWT.QUEUES', cursor, 90)
-            self.assertLess(len(found), 200)
-            seen += found
-            if cursor == b'0':
-                break
-        self.assertEqual((len(seen), set(seen)), (2000, names))
-        for words in ((), (0,), ('x', 1), (0, 0), (0, -1), (0, 1, 2)):
+    def test_queues_are_listed_and_their_cursor_is_checked(self):
+        for name in ('a', 'b', 'c'):
+            self.client.call('HWT.ADD', name, 'IN', 10**7, 'TASKS', 'a', '')
+        self.assertEqual(self.client.call('HWT.QUEUES', 0, 2),
+                         [b'0', [b'a', b'b', b'c']])
+        for words in ((), (0,), ('x', 1), (1, 1), (0, 0), (0, -1), (0, 1, 2)):
             self.refused('ARG', 'HWT.QUEUES', *words)
 
     def test_an_empty_queue_is_removed_and_its_fences_are_not_given_again(
@@ -814,7 +805,7 @@ class InServer(Hosted, unittest.TestCase):
         self.client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x')
         folder = tempfile.mkdtemp(dir=self.host.folder)
         self.client.call('HWT.BACKUP', folder + '/tasks.db')
-        self.refused('ARG', 'HWT.BACKUP', folder + '/tasks.db')
+        self.refused('ERR', 'HWT.BACKUP', folder + '/tasks.db')
         self.host.stop()
         shutil.rmtree(self.host.folder + '/data')
         os.rename(folder, self.host.folder + '/data')
