@@ -109,7 +109,7 @@ class Hwtd(Measured, hosts.Server):
 
     @classmethod
     def version(cls):
-        return 'hwtd ' + first_line(os.path.join(BUILD, 'hwtd'), '--version')
+        return first_line(os.path.join(BUILD, 'hwtd'), '--version')
 
 
 class Redis(Measured, hosts.Redis):
