@@ -148,8 +148,8 @@ extern "C" {
 struct hwt;
 
 /* A handle, by value; it can be copied. {0} is never a handle. It is refused
- * when its timeout has ended. It is no capability: who has seen one knows the
- * later ones of the same record. */
+ * when its timeout has ended. It is no capability: whoever has seen some can
+ * compute others. */
 typedef struct hwt_timeout {
 	uint64_t id;
 } hwt_timeout;
@@ -254,8 +254,8 @@ struct hwt_unprocessed {
 	uint64_t private_words[7];
 };
 
-/* Counters only grow, except pending and memory_bytes. A timeout that stop gave
- * back counts in scheduled and nowhere else. */
+/* Counters only grow, except pending and memory_bytes. A timeout that stop has
+ * returned counts in scheduled and nowhere else. */
 struct hwt_stats {
 	/* scheduled: timeouts accepted. started: tasks begun, each run of a
 	 * periodic one. cancelled: by hwt_cancel, hwt_cancel_wait, and in an
