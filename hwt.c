@@ -154,7 +154,7 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
 }
 
 /* Publishes a record that is filled in, which the caller does not own from then
- * on. 0, or -ESHUTDOWN and nothing has changed. pair_publish writes the
+ * on. 0, or -ESHUTDOWN and nothing has changed. wide_publish writes the
  * deadline before the word: the worker ignores the deadline of a FREE record.
  * The timeout is counted before the worker is woken: a wake callback may use
  * other timers, and this thread may lose its cache. */
@@ -164,8 +164,8 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 {
 	struct record *record = record_at(&timer->store, index);
 	/* The record is the caller's: nobody else changes the deadline. */
-	struct pair_value old = pair_load(&record->pair);
-	struct pair_value next = {.deadline_ns = deadline_ns};
+	struct wide old = wide_load(&record->wide);
+	struct wide next = {.deadline_ns = deadline_ns};
 	uint64_t id = word_id(old.word, index);
 
 	if (handle != NULL)
@@ -176,7 +176,7 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 	PROBE(schedule, timer, id, deadline_ns, record->arg);
 	/* The worker may clear HAS_ENTRY meanwhile: E:word release */
 	while (
-	    __builtin_expect(!pair_publish(&record->pair, old.word, next), 0)) {
+	    __builtin_expect(!wide_publish(&record->wide, old.word, next), 0)) {
 		old.word &= ~FLAG_HAS_ENTRY;
 		next.word &= ~FLAG_HAS_ENTRY;
 	}
@@ -341,7 +341,7 @@ static inline uint64_t
 record_word(const struct record *record, uint64_t id)
 {
 	/* E:word acquire */
-	return record != NULL ? pair_word(&record->pair) : ~id;
+	return record != NULL ? wide_word(&record->wide) : ~id;
 }
 
 /* The timeout has ended, or never was: record may be NULL. What its task wrote
@@ -368,7 +368,7 @@ cancel_pending(
 	struct cache *cache = cache_at_hand(timer);
 	uint32_t index = (uint32_t)(id & INDEX_MASK);
 
-	if (!pair_cas_word(&record->pair, word, word_freed(word)))
+	if (!wide_cas_word(&record->wide, word, word_freed(word)))
 		return -EAGAIN;
 	PROBE(cancel, timer, id);
 	if (cache == NULL || cache->count == CACHE_SLOTS ||
@@ -389,7 +389,7 @@ cancel_handed(
 {
 	uint64_t next = (word & ~STATE_MASK) | STATE_REVOKED;
 
-	if (!pair_cas_word(&record->pair, word, next))
+	if (!wide_cas_word(&record->wide, word, next))
 		return -EAGAIN;
 	PROBE(cancel, timer, id);
 	finish_cancelled(timer);
@@ -404,7 +404,7 @@ cancel_running(struct record *record, uint64_t word, uint64_t flags)
 
 	if (word & FLAG_PERIODIC)
 		next |= FLAG_ENDING;
-	if (next == word || pair_cas_word(&record->pair, word, next))
+	if (next == word || wide_cas_word(&record->wide, word, next))
 		return -EINPROGRESS;
 	return -EAGAIN;
 }
@@ -488,7 +488,7 @@ wait_while_running(struct hwt *timer, uint64_t id)
 	struct record *record = record_find(&timer->store, id);
 
 	while (word_matches(record_word(record, id), id))
-		futex_wait(system_high_half(&record->pair),
+		futex_wait(system_high_half(&record->wide),
 		    (uint32_t)(id >> 32), HWT_NEVER);
 	tsan_acquire(record);
 }
@@ -518,22 +518,22 @@ hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout)
 
 /* The same timeout with another deadline. It keeps HAS_ENTRY if that is not
  * earlier. */
-static inline struct pair_value
-with_deadline(struct pair_value seen, uint64_t deadline_ns)
+static inline struct wide
+with_deadline(struct wide seen, uint64_t deadline_ns)
 {
 	uint64_t lost = deadline_ns < seen.deadline_ns ? FLAG_HAS_ENTRY : 0;
 
-	return (struct pair_value){seen.word & ~lost, deadline_ns};
+	return (struct wide){seen.word & ~lost, deadline_ns};
 }
 
 static int
-reschedule_pending(struct hwt *timer, struct record *record,
-    struct pair_value seen, uint64_t deadline_ns, uint32_t index)
+reschedule_pending(struct hwt *timer, struct record *record, struct wide seen,
+    uint64_t deadline_ns, uint32_t index)
 {
-	struct pair_value next = with_deadline(seen, deadline_ns);
+	struct wide next = with_deadline(seen, deadline_ns);
 
 	tsan_release(record);
-	if (!pair_cas(&record->pair, seen, next))
+	if (!wide_cas(&record->wide, seen, next))
 		return -EAGAIN;
 	if (!(next.word & FLAG_HAS_ENTRY))
 		return timer_notify(timer, index, deadline_ns);
@@ -541,8 +541,8 @@ reschedule_pending(struct hwt *timer, struct record *record,
 }
 
 static int
-reschedule_running(struct hwt *timer, struct record *record,
-    struct pair_value seen, uint64_t deadline_ns, uint64_t id)
+reschedule_running(struct hwt *timer, struct record *record, struct wide seen,
+    uint64_t deadline_ns, uint64_t id)
 {
 	struct run_frame *frame = thread_frame_of(timer, id);
 
@@ -551,7 +551,7 @@ reschedule_running(struct hwt *timer, struct record *record,
 	/* This run is the last. */
 	if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer))
 		return -ENOENT;
-	if (!pair_cas(&record->pair, seen, with_deadline(seen, deadline_ns)))
+	if (!wide_cas(&record->wide, seen, with_deadline(seen, deadline_ns)))
 		return -EAGAIN;
 	frame->rescheduled = true;
 	return 0;
@@ -561,7 +561,7 @@ static NOINLINE int
 timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
 	struct record *record = record_find(&timer->store, id);
-	struct pair_value seen;
+	struct wide seen;
 	struct cache *cache;
 	uint64_t state;
 	int result;
@@ -569,7 +569,7 @@ timer_reschedule(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 	if (record == NULL)
 		return -ENOENT;
 	do {
-		seen = pair_load(&record->pair);
+		seen = wide_load(&record->wide);
 		if (!word_matches(seen.word, id))
 			return not_found(record);
 		state = word_state(seen.word);
@@ -608,17 +608,17 @@ reschedule_to(struct hwt *timer, uint64_t id, uint64_t deadline_ns)
 {
 	struct cache *cache = cache_at_hand(timer);
 	struct record *record = record_find(&timer->store, id);
-	struct pair_value seen;
+	struct wide seen;
 
 	if (record == NULL)
 		return -ENOENT;
-	seen = pair_load(&record->pair);
+	seen = wide_load(&record->wide);
 	if (cache == NULL || tsan_is_here() || !word_matches(seen.word, id) ||
 	    (seen.word & (STATE_MASK | FLAG_HAS_ENTRY)) !=
 		(STATE_PENDING | FLAG_HAS_ENTRY) ||
 	    deadline_ns < seen.deadline_ns ||
-	    !pair_cas(&record->pair, seen,
-		(struct pair_value){seen.word, deadline_ns}))
+	    !wide_cas(
+		&record->wide, seen, (struct wide){seen.word, deadline_ns}))
 		return timer_reschedule(timer, id, deadline_ns);
 	PROBE(reschedule, timer, id, deadline_ns);
 	/* E:counted release */
@@ -695,7 +695,7 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 {
 	int error = timer_check(timer, remaining_ns != NULL);
 	const struct record *record;
-	struct pair_value seen;
+	struct wide seen;
 	uint64_t state;
 
 	if (error != 0)
@@ -705,10 +705,10 @@ hwt_remaining(struct hwt *timer, hwt_timeout timeout, int64_t *remaining_ns)
 		return -ENOENT;
 	/* Word and deadline of the same moment. */
 	do {
-		seen = pair_load(&record->pair);
+		seen = wide_load(&record->wide);
 		if (!word_matches(seen.word, timeout.id))
 			return not_found(record);
-	} while (pair_word(&record->pair) != seen.word);
+	} while (wide_word(&record->wide) != seen.word);
 	state = word_state(seen.word);
 	if (state == STATE_RUNNING)
 		return -EINPROGRESS;
@@ -739,7 +739,7 @@ hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg)
 		return not_found(record);
 	/* E:reused acquire */
 	value = aptr_load_acquire(&record->arg);
-	if (!word_matches(pair_word(&record->pair), timeout.id))
+	if (!word_matches(wide_word(&record->wide), timeout.id))
 		return not_found(record);
 	if (arg != NULL)
 		*arg = value;

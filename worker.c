@@ -152,14 +152,14 @@ take_record(struct hwt *timer, uint32_t index)
 {
 	struct record *record = record_at(&timer->store, index);
 	/* E:queue fence, E:word acquire */
-	struct pair_value seen = pair_load_seq(&record->pair);
-	struct pair_value next = seen;
+	struct wide seen = wide_load_seq(&record->wide);
+	struct wide next = seen;
 
 	if (word_state(seen.word) != STATE_PENDING ||
 	    (seen.word & FLAG_HAS_ENTRY))
 		return;
 	next.word |= FLAG_HAS_ENTRY;
-	(void)pair_cas(&record->pair, seen, next);
+	(void)wide_cas(&record->wide, seen, next);
 	worker_place(timer, index, timer_tick_of(timer, seen.deadline_ns));
 }
 
@@ -308,19 +308,19 @@ worker_hand_over(
 /* Decides about a record whose entry at tick was removed by the walk. True: it
  * is due there, and *seen is its word and deadline. Otherwise a timeout that is
  * due later gets another entry and keeps HAS_ENTRY, and a record that is not
- * PENDING loses it. pair_load may return a deadline that was written later than
+ * PENDING loses it. wide_load may return a deadline that was written later than
  * the word, even that of the record's next timeout. That is harmless: while
  * HAS_ENTRY is set, deadlines only become later. */
 static bool
 entry_resolve(
-    struct hwt *timer, uint32_t index, uint64_t tick, struct pair_value *seen)
+    struct hwt *timer, uint32_t index, uint64_t tick, struct wide *seen)
 {
 	struct record *record = record_at(&timer->store, index);
 	uint64_t due;
 
 	for (;;) {
 		/* E:word acquire */
-		*seen = pair_load(&record->pair);
+		*seen = wide_load(&record->wide);
 		if (word_state(seen->word) == STATE_PENDING) {
 			due = timer_tick_of(timer, seen->deadline_ns);
 			if (due <= tick)
@@ -329,7 +329,7 @@ entry_resolve(
 			return false;
 		}
 		if (!(seen->word & FLAG_HAS_ENTRY) ||
-		    pair_cas_word(&record->pair, seen->word,
+		    wide_cas_word(&record->wide, seen->word,
 			seen->word & ~FLAG_HAS_ENTRY))
 			return false;
 	}
@@ -341,7 +341,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 {
 	struct record *record = record_at(&timer->store, index);
 	const struct hwt_executor *executor = NULL;
-	struct pair_value seen, next;
+	struct wide seen, next;
 	uint64_t id, began_ns;
 	hwt_task *task;
 
@@ -356,7 +356,7 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 		next.word |= executor != NULL ? STATE_HANDED : STATE_RUNNING;
 		if (executor != NULL)
 			dispatch_begin(timer, executor);
-		if (pair_cas(&record->pair, seen, next))
+		if (wide_cas(&record->wide, seen, next))
 			break;
 		if (executor != NULL)
 			dispatch_abort(timer);
@@ -435,7 +435,7 @@ worker_drop_stale(struct hwt *timer, uint64_t *tick)
 {
 	const struct record *record;
 	struct wheel_walk walk;
-	struct pair_value seen;
+	struct wide seen;
 	uint32_t entries = 0;
 	uint32_t index;
 

@@ -224,15 +224,15 @@ stop_begin(struct hwt *timer)
 static bool
 sweep_record(struct record *record)
 {
-	struct pair_value seen, next;
+	struct wide seen, next;
 
 	do {
-		seen = pair_load_seq(&record->pair);
+		seen = wide_load_seq(&record->wide);
 		if (word_state(seen.word) != STATE_PENDING)
 			return false;
 		next = seen;
 		next.word = (seen.word & ~STATE_MASK) | STATE_UNPROCESSED;
-	} while (!pair_cas(&record->pair, seen, next));
+	} while (!wide_cas(&record->wide, seen, next));
 	tsan_acquire(record);
 	return true;
 }
@@ -389,7 +389,7 @@ hwt_unprocessed_next(
 {
 	const struct hwt *timer;
 	const struct record *record;
-	struct pair_value seen;
+	struct wide seen;
 	uint32_t index;
 
 	if (unprocessed == NULL || info == NULL)
@@ -403,7 +403,7 @@ hwt_unprocessed_next(
 		if (index == 0)
 			return false;
 		record = record_at(&timer->store, index);
-		seen = pair_load(&record->pair);
+		seen = wide_load(&record->wide);
 	} while (word_state(seen.word) != STATE_UNPROCESSED);
 	unprocessed->private_words[1] = index;
 	memset(info, 0, sizeof(*info));

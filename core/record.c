@@ -315,7 +315,7 @@ page_commit(struct record_store *store, struct slab *slab, uint32_t page)
 
 	memory_add(store, PAGE_BYTES);
 	for (i = first; i < first + PAGE_RECORDS; i++)
-		pair_init(&record_at(store, i)->pair,
+		wide_init(&record_at(store, i)->wide,
 		    record_first_word(store, i) + (used << INDEX_BITS));
 	/* E:slab release */
 	a64_or_seq(&slab->committed, UINT64_C(1) << page);
@@ -566,11 +566,11 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 		record = record_at(store, index);
 		if (record->entry_at != 0)
 			wheel_remove(&timer->wheel, index);
-		word = pair_word(&record->pair);
+		word = wide_word(&record->wide);
 		/* The record is owned here, but the page may be refused. */
 		if (word & FLAG_HAS_ENTRY)
-			(void)pair_cas_word(
-			    &record->pair, word, word & ~FLAG_HAS_ENTRY);
+			(void)wide_cas_word(
+			    &record->wide, word, word & ~FLAG_HAS_ENTRY);
 		used =
 		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
 		    GENERATION_MASK;

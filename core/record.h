@@ -107,7 +107,7 @@ struct item {
 };
 
 struct record {
-	pair_t pair; /* word and deadline in ns */
+	wide_t wide; /* word and deadline in ns */
 	/* Atomic: read before the record is owned, or the word is read again.
 	 * NULL: the timer's. */
 	aptr_t executor;

@@ -63,13 +63,13 @@ run_ended(struct hwt *timer, struct record *record, uint32_t index)
 	uint64_t word, freed;
 
 	do {
-		word = pair_word(&record->pair);
+		word = wide_word(&record->wide);
 		freed = word & FLAG_WAITED ? word_freed_waited(word)
 					   : word_freed(word);
 		/* E:word release */
-	} while (!pair_cas_word(&record->pair, word, freed));
+	} while (!wide_cas_word(&record->wide, word, freed));
 	if (word & FLAG_WAITED)
-		futex_wake(system_high_half(&record->pair), FUTEX_ALL);
+		futex_wake(system_high_half(&record->wide), FUTEX_ALL);
 	record_free(timer, cache_of(timer), index);
 }
 
@@ -85,8 +85,8 @@ count_ended(struct hwt *timer)
 
 /* Pushes the next run, which was published. */
 static void
-requeue(struct hwt *timer, struct record *record, uint32_t index,
-    struct pair_value now)
+requeue(
+    struct hwt *timer, struct record *record, uint32_t index, struct wide now)
 {
 	/* E:closed fence */
 	if (a64_load_seq(&timer->phase) == PHASE_RUNNING) {
@@ -105,10 +105,10 @@ end_periodic(
 {
 	uint64_t period_ns = a64_load_relaxed(&record->period_ns);
 	uint64_t now_ns = timer_now(timer);
-	struct pair_value seen, next;
+	struct wide seen, next;
 
 	for (;;) {
-		seen = pair_load(&record->pair);
+		seen = wide_load(&record->wide);
 		if ((seen.word & FLAG_ENDING) || timer_is_stopping(timer)) {
 			count_ended(timer);
 			run_ended(timer, record, index);
@@ -120,7 +120,7 @@ end_periodic(
 		if (!rescheduled)
 			next.deadline_ns =
 			    next_deadline(seen.deadline_ns, period_ns, now_ns);
-		if (pair_cas(&record->pair, seen, next)) {
+		if (wide_cas(&record->wide, seen, next)) {
 			requeue(timer, record, index, next);
 			return;
 		}
@@ -131,7 +131,7 @@ void
 timer_run_record(struct hwt *timer, struct record *record, uint32_t index)
 {
 	struct cache *cache = cache_of(timer);
-	uint64_t word = pair_word(&record->pair);
+	uint64_t word = wide_word(&record->wide);
 	uint64_t id = word_id(word, index);
 	bool periodic = (word & FLAG_PERIODIC) != 0;
 	bool rescheduled;
@@ -157,7 +157,7 @@ run_claim(struct hwt *timer, struct record *record, uint64_t id)
 	uint64_t word, next;
 
 	do {
-		word = pair_word(&record->pair);
+		word = wide_word(&record->wide);
 		if (!word_matches(word, id))
 			return -ENOENT;
 		if (word_state(word) == STATE_REVOKED)
@@ -166,7 +166,7 @@ run_claim(struct hwt *timer, struct record *record, uint64_t id)
 			next = (word & ~STATE_MASK) | STATE_RUNNING;
 		else
 			return -ENOENT;
-	} while (!pair_cas_word(&record->pair, word, next));
+	} while (!wide_cas_word(&record->wide, word, next));
 	tsan_acquire(record);
 	if (word_state(word) == STATE_HANDED)
 		return 0;

@@ -142,7 +142,7 @@ timer_dispatched(const struct hwt *timer)
 
 /* What hwt_remaining says. */
 static inline int64_t
-remaining_at(struct pair_value seen, uint64_t now_ns)
+remaining_at(struct wide seen, uint64_t now_ns)
 {
 	if (seen.deadline_ns == DEADLINE_NEVER)
 		return INT64_MAX;

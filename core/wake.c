@@ -88,11 +88,11 @@ timer_retract(struct record *record, uint64_t id, uint64_t flags)
 	uint64_t word;
 
 	do {
-		word = pair_word(&record->pair);
+		word = wide_word(&record->wide);
 		if (!word_matches(word, id) ||
 		    word_state(word) != STATE_PENDING ||
 		    (word & flags) != flags)
 			return false;
-	} while (!pair_cas_word(&record->pair, word, word_freed(word)));
+	} while (!wide_cas_word(&record->wide, word, word_freed(word)));
 	return true;
 }

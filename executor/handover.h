@@ -49,7 +49,7 @@ timeout_run(struct item *item)
 	struct record *record =
 	    (void *)((uintptr_t)item - offsetof(struct record, item));
 	struct hwt *timer = record_slab(record)->timer;
-	uint64_t id = word_id(pair_word(&record->pair), record_index(record));
+	uint64_t id = word_id(wide_word(&record->wide), record_index(record));
 
 	return hwt_run(timer, (hwt_timeout){id});
 }

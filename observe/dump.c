@@ -44,7 +44,7 @@ copy_record(
     struct copied *item, const struct record_store *store, uint32_t index)
 {
 	const struct record *record = record_at(store, index);
-	struct pair_value seen = pair_load(&record->pair);
+	struct wide seen = wide_load(&record->wide);
 
 	if (word_state(seen.word) == STATE_FREE)
 		return false;
@@ -60,7 +60,7 @@ copy_record(
 	};
 	if ((seen.word & FLAG_HAS_ENTRY) && record->entry_at != 0)
 		item->tick = record->entry_tick;
-	return pair_word(&record->pair) == seen.word;
+	return wide_word(&record->wide) == seen.word;
 }
 
 /* Copies up to capacity records, all but what is scheduled meanwhile. */

@@ -27,10 +27,10 @@
  * x86-64 a locked instruction is a full fence, so a64_load_seq after it is a
  * plain load; a64_store_seq is the only store that needs a fence instruction.
  *
- * pair: two words that change together (16 bytes): the word of a record, with
- * its state, and the deadline. pair_cas compares and sets both; pair_cas_word
- * compares and sets word and leaves the deadline as it is. A pair_load may
- * return a word and the deadline of a later write: use pair_cas on its result,
+ * wide_t: two words that change together (16 bytes): the word of a record, with
+ * its state, and the deadline. wide_cas compares and sets both; wide_cas_word
+ * compares and sets word and leaves the deadline as it is. A wide_load may
+ * return a word and the deadline of a later write: use wide_cas on its result,
  * which fails then, or see entry_resolve and hwt_remaining.
  *
  * WEAK MEMORY. Why each edge holds on aarch64, where a processor may reorder
@@ -45,7 +45,7 @@
  *   add swap or     dmb ish; ldxr, stxr; dmb ish     ldaddal swpal ldsetal
  *   and cas                                          ldclral casal, or
  *                                                    ldaxr, stlxr
- *   pair_cas        dmb ish; ldxp, stxp; dmb ish     caspal, or
+ *   wide_cas        dmb ish; ldxp, stxp; dmb ish     caspal, or
  *                                                    ldxp, stlxp; dmb ish
  *
  * dmb ish orders everything before it against everything after it, also a store
@@ -93,13 +93,13 @@
  *   pusher's word; or it has read it before the pusher did, and then the pusher
  *   reads the wake_before that the worker stored before that.
  *
- * The pair on aarch64. A load or store of 8 bytes is whole, and so is an ldxp
+ * wide_t on aarch64. A load or store of 8 bytes is whole, and so is an ldxp
  * whose stxp succeeds, or a casp. An ldxp that finds another value may return
- * halves of two writes; that says that the pair has changed, and all callers
- * look again. pair_load reads word, then deadline. It never returns a new word
- * with an older deadline: pair_cas writes both at once, and pair_publish the
+ * halves of two writes; that says that it has changed, and all callers
+ * look again. wide_load reads word, then deadline. It never returns a new word
+ * with an older deadline: wide_cas writes both at once, and wide_publish the
  * deadline first. It may return an old word with a newer deadline, also with
- * that of the record's next timeout. Then pair_cas fails because of the word,
+ * that of the record's next timeout. Then wide_cas fails because of the word,
  * and hwt_remaining finds another word when it reads it again, since the word
  * became FREE before the deadline was written.
  *
@@ -121,7 +121,7 @@
 
 #define CACHE_LINE 64
 
-struct pair_value {
+struct wide {
 	uint64_t word;
 	uint64_t deadline_ns;
 };
@@ -178,12 +178,12 @@ a64_cas_seq(a64_t *p, uint64_t old, uint64_t value)
 
 typedef struct {
 	_Alignas(16) a64_t half[2];
-} pair_t;
+} wide_t;
 
-#define PAIR_OF_HALVES
+#define WIDE_OF_HALVES
 
 static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+wide_cas(wide_t *p, struct wide old, struct wide value)
 {
 #ifdef __x86_64__
 	bool done;
@@ -195,14 +195,14 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 	    : "memory");
 	return done;
 #else
-	__extension__ typedef unsigned __int128 pair_bits;
+	__extension__ typedef unsigned __int128 wide_bits;
 	const union {
-		struct pair_value value;
-		pair_bits bits;
+		struct wide value;
+		wide_bits bits;
 	} compare = {old}, set = {value};
 
 	return __sync_bool_compare_and_swap(
-	    (pair_bits *)__builtin_assume_aligned(p, 16), compare.bits,
+	    (wide_bits *)__builtin_assume_aligned(p, 16), compare.bits,
 	    set.bits);
 #endif
 }
@@ -214,52 +214,52 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 #else
 
 /* A checker that emulates these with a lock would not see narrower accesses. */
-typedef _Atomic(struct pair_value) pair_t;
+typedef _Atomic(struct wide) wide_t;
 
-static inline struct pair_value
-pair_load(const pair_t *p)
+static inline struct wide
+wide_load(const wide_t *p)
 {
 	return atomic_load_explicit(p, A_ACQUIRE);
 }
 
-static inline struct pair_value
-pair_load_seq(const pair_t *p)
+static inline struct wide
+wide_load_seq(const wide_t *p)
 {
 	return atomic_load_explicit(p, A_SEQ);
 }
 
 static inline uint64_t
-pair_word(const pair_t *p)
+wide_word(const wide_t *p)
 {
-	return pair_load(p).word;
+	return wide_load(p).word;
 }
 
 static inline void
-pair_init(pair_t *p, uint64_t word)
+wide_init(wide_t *p, uint64_t word)
 {
-	struct pair_value v = {.word = word};
+	struct wide v = {.word = word};
 
 	/* A stale handle may read it: see WEAK MEMORY. */
 	atomic_store_explicit(p, v, A_RELEASE);
 }
 
 static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+wide_cas(wide_t *p, struct wide old, struct wide value)
 {
 	return atomic_compare_exchange_strong_explicit(
 	    p, &old, value, A_SEQ, A_RELAXED);
 }
 
 static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+wide_cas_word(wide_t *p, uint64_t old, uint64_t value)
 {
-	struct pair_value seen = atomic_load_explicit(p, A_RELAXED);
-	struct pair_value next;
+	struct wide seen = atomic_load_explicit(p, A_RELAXED);
+	struct wide next;
 
 	do {
 		if (seen.word != old)
 			return false;
-		next = (struct pair_value){value, seen.deadline_ns};
+		next = (struct wide){value, seen.deadline_ns};
 	} while (!atomic_compare_exchange_weak_explicit(
 	    p, &seen, next, A_SEQ, A_RELAXED));
 	return true;
@@ -267,11 +267,11 @@ pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
 
 /* For the owner of a FREE record: no other thread changes its deadline. */
 static inline bool
-pair_publish(pair_t *p, uint64_t old, struct pair_value value)
+wide_publish(wide_t *p, uint64_t old, struct wide value)
 {
-	struct pair_value seen = atomic_load_explicit(p, A_RELAXED);
+	struct wide seen = atomic_load_explicit(p, A_RELAXED);
 
-	return seen.word == old && pair_cas(p, seen, value);
+	return seen.word == old && wide_cas(p, seen, value);
 }
 
 #endif
@@ -298,9 +298,9 @@ pair_publish(pair_t *p, uint64_t old, struct pair_value value)
 typedef uint64_t a64_t;
 typedef struct {
 	_Alignas(16) uint64_t half[2];
-} pair_t;
+} wide_t;
 
-#define PAIR_OF_HALVES
+#define WIDE_OF_HALVES
 
 #define ATOMIC(type, name, before, operation, after, ...) \
 	static inline type name(__VA_ARGS__)              \
@@ -336,7 +336,7 @@ ATOMIC_MODIFY(bool, a64_cas_seq, ck_pr_cas_64(p, old, value), uint64_t old,
     uint64_t value)
 
 static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+wide_cas(wide_t *p, struct wide old, struct wide value)
 {
 	uint64_t compare[2] = {old.word, old.deadline_ns};
 	uint64_t set[2] = {value.word, value.deadline_ns};
@@ -351,28 +351,28 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 
 #endif
 
-#ifdef PAIR_OF_HALVES
+#ifdef WIDE_OF_HALVES
 
 static inline uint64_t
-pair_word(const pair_t *p)
+wide_word(const wide_t *p)
 {
 	return a64_load_acquire(&p->half[0]);
 }
 
-static inline struct pair_value
-pair_load(const pair_t *p)
+static inline struct wide
+wide_load(const wide_t *p)
 {
-	struct pair_value v;
+	struct wide v;
 
 	v.word = a64_load_acquire(&p->half[0]);
 	v.deadline_ns = a64_load_acquire(&p->half[1]);
 	return v;
 }
 
-static inline struct pair_value
-pair_load_seq(const pair_t *p)
+static inline struct wide
+wide_load_seq(const wide_t *p)
 {
-	struct pair_value v;
+	struct wide v;
 
 	v.word = a64_load_seq(&p->half[0]);
 	v.deadline_ns = a64_load_acquire(&p->half[1]);
@@ -380,7 +380,7 @@ pair_load_seq(const pair_t *p)
 }
 
 static inline void
-pair_init(pair_t *p, uint64_t word)
+wide_init(wide_t *p, uint64_t word)
 {
 	a64_store_relaxed(&p->half[1], 0);
 	/* E:word release. A stale handle may read it: see WEAK MEMORY. */
@@ -388,16 +388,16 @@ pair_init(pair_t *p, uint64_t word)
 }
 
 static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+wide_cas_word(wide_t *p, uint64_t old, uint64_t value)
 {
 	return a64_cas_seq(&p->half[0], old, value);
 }
 
 static inline bool
-pair_publish(pair_t *p, uint64_t old, struct pair_value value)
+wide_publish(wide_t *p, uint64_t old, struct wide value)
 {
 	a64_store_relaxed(&p->half[1], value.deadline_ns);
-	return pair_cas_word(p, old, value.word);
+	return wide_cas_word(p, old, value.word);
 }
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * Linux. Sleeping is a futex. ConcurrencyKit's event count (ck_ec) does not
  * limit its back-off to the deadline (waits were up to 78 ms too long), and one
- * of the words that hwt sleeps on is half of a record's pair. If a sandbox
+ * of the words that hwt sleeps on is half of one of 16 bytes. If a sandbox
  * refuses futex, against hwt(7), a wait is a short sleep, since callers check
  * again in a loop, and needs no wake-up.
  */

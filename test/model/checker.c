@@ -67,7 +67,7 @@ object(uint32_t index, const char *invariant, const char *condition)
 
 	if (index != 0 && is_record(index)) {
 		const struct record *record = record_at(store, index);
-		struct pair_value seen = pair_load(&record->pair);
+		struct wide seen = wide_load(&record->wide);
 
 		(void)snprintf(text + length, sizeof(text) - (size_t)length,
 		    ", handle 0x%" PRIx64 ", state %" PRIu64
@@ -430,8 +430,7 @@ check_flags(uint32_t index, const struct record *record, uint64_t word)
 /* The wheel has an entry in time, or the worker will look at it in time. A
  * deadline of a tick that has been begun belongs to the next one. */
 static void
-check_in_time(
-    uint32_t index, const struct record *record, struct pair_value seen)
+check_in_time(uint32_t index, const struct record *record, struct wide seen)
 {
 	uint64_t tick = timer_tick_of(timer, seen.deadline_ns);
 	uint64_t urgency = mpsc_urgency(seen.deadline_ns);
@@ -481,7 +480,7 @@ check_state(uint32_t index, const struct record *record, uint64_t word)
  * for what it does not. A clock that began late may have wake_before later than
  * never. */
 static void
-check_asleep(uint32_t index, struct pair_value seen)
+check_asleep(uint32_t index, struct wide seen)
 {
 	uint64_t before_ns = a64_load_acquire(&timer->wake_before);
 
@@ -499,7 +498,7 @@ static void
 check_record(uint32_t index)
 {
 	const struct record *record = record_at(store, index);
-	struct pair_value seen = pair_load(&record->pair);
+	struct wide seen = wide_load(&record->wide);
 	uint64_t state = word_state(seen.word);
 	bool executed = aptr_load_acquire(&record->executor) != NULL ||
 	    timer->executor.execute != NULL;

@@ -3,7 +3,7 @@
  * The back end of atomic.h for the explorer: each access is a point, and then
  * takes place in one step. It is ConcurrencyKit's back end on x86-64, operation
  * by operation: what is one instruction there is one step here, what is two is
- * two. So pair_load may mix halves, pair_publish writes the deadline before
+ * two. So wide_load may mix halves, wide_publish writes the deadline before
  * it swaps the word, a locked instruction empties the store buffer whatever its
  * order is called, and a load never does.
  *
@@ -33,7 +33,7 @@
 typedef uint64_t a64_t;
 typedef struct {
 	_Alignas(16) uint64_t half[2];
-} pair_t;
+} wide_t;
 
 /* Fails when this memory was released. */
 void sim_touch(const void *at);
@@ -122,25 +122,25 @@ SIM_CAS(a64_cas_seq, EXPLORE_SEQ)
 SIM_CAS(a64_cas_relaxed, EXPLORE_RELAXED) /* of deliberate faults */
 
 static inline uint64_t
-pair_word(const pair_t *p)
+wide_word(const wide_t *p)
 {
 	return a64_load_acquire(&p->half[0]);
 }
 
-static inline struct pair_value
-pair_load(const pair_t *p)
+static inline struct wide
+wide_load(const wide_t *p)
 {
-	struct pair_value v;
+	struct wide v;
 
 	v.word = a64_load_acquire(&p->half[0]);
 	v.deadline_ns = a64_load_acquire(&p->half[1]);
 	return v;
 }
 
-#define pair_load_seq(p) pair_load(p)
+#define wide_load_seq(p) wide_load(p)
 
 static inline void
-pair_init(pair_t *p, uint64_t word)
+wide_init(wide_t *p, uint64_t word)
 {
 	sim_commit(p);
 	a64_store_relaxed(&p->half[1], 0);
@@ -148,7 +148,7 @@ pair_init(pair_t *p, uint64_t word)
 }
 
 static inline bool
-pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
+wide_cas(wide_t *p, struct wide old, struct wide value)
 {
 	sim_modify(p, 16, EXPLORE_SEQ);
 	if (p->half[0] != old.word || p->half[1] != old.deadline_ns)
@@ -160,16 +160,16 @@ pair_cas(pair_t *p, struct pair_value old, struct pair_value value)
 }
 
 static inline bool
-pair_cas_word(pair_t *p, uint64_t old, uint64_t value)
+wide_cas_word(wide_t *p, uint64_t old, uint64_t value)
 {
 	return a64_cas_seq(&p->half[0], old, value);
 }
 
 static inline bool
-pair_publish(pair_t *p, uint64_t old, struct pair_value value)
+wide_publish(wide_t *p, uint64_t old, struct wide value)
 {
 	a64_store_relaxed(&p->half[1], value.deadline_ns);
-	return pair_cas_word(p, old, value.word);
+	return wide_cas_word(p, old, value.word);
 }
 
 #endif

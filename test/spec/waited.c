@@ -91,7 +91,7 @@ then_let_first_on(struct probe *probe)
 	    record_find(&probe->fixture->timer->store, probe->timeout.id);
 
 	waiter_start(&second, probe, NULL);
-	while (!(pair_word(&record->pair) & FLAG_WAITED))
+	while (!(wide_word(&record->wide) & FLAG_WAITED))
 		sleep_ns(HWT_MS(1));
 	gate_open(&gate);
 	wait_for(&first.ended, 1);
