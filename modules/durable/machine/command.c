@@ -2,35 +2,17 @@
 /* See command.h. All words are checked before anything changes. */
 #include "modules/durable/machine/command.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #define DAY_MS UINT64_C(86400000)
-/* Buckets of the table that one list looks through for each record it may
- * answer. */
+/* One list answers so many records, looks through so many buckets of the table
+ * for each of them, and ends after so many bytes. */
+#define LIST_MAX 500
 #define LIST_BUCKETS 10
-#define LIST_MAX 1000
-
-/* The words that have not been parsed yet. A parser that fails has answered. */
-struct words {
-	const struct argument *at, *end;
-	const struct reply *reply;
-	bool failed;
-};
-
-static void
-fail(struct words *words, const char *text)
-{
-	if (!words->failed)
-		words->reply->error(words->reply->ctx, text);
-	words->failed = true;
-}
-
-static bool
-any_left(const struct words *words)
-{
-	return !words->failed && words->at < words->end;
-}
+#define LIST_BYTES ((size_t)1 << 20)
 
 bool
 argument_is(const struct argument *argument, const char *word)
@@ -57,55 +39,72 @@ argument_number(const struct argument *argument, uint64_t least, uint64_t most,
 	return value >= least && value <= most;
 }
 
-/* Takes the next word if it is this one. */
-static bool
-take_word(struct words *words, const char *word)
+/* Of each letter: * an array of size_t elements, : a uint64_t, $ bytes and
+ * their size_t, s a string, _ nothing, - an error. */
+static void
+answer(const struct call *call, const char *letters, ...)
 {
-	if (!any_left(words) || !argument_is(words->at, word))
-		return false;
-	words->at++;
-	return true;
-}
+	const struct reply *reply = call->reply;
+	const char *text;
+	va_list of;
 
-static uint64_t
-take_number(
-    struct words *words, uint64_t least, uint64_t most, const char *error)
-{
-	uint64_t number = least;
-
-	if (!any_left(words) ||
-	    !argument_number(words->at, least, most, &number))
-		fail(words, error);
-	else
-		words->at++;
-	return number;
-}
-
-static const struct argument *
-take_bytes(struct words *words, size_t least, size_t most, const char *error)
-{
-	static const struct argument none = {"", 0};
-
-	if (!any_left(words) || words->at->length < least ||
-	    words->at->length > most) {
-		fail(words, error);
-		return &none;
+	va_start(of, letters);
+	for (; reply != NULL && *letters != '\0'; letters++) {
+		if (*letters == '*') {
+			reply->array(reply->ctx, va_arg(of, size_t));
+		} else if (*letters == ':') {
+			reply->number(reply->ctx, va_arg(of, uint64_t));
+		} else if (*letters == '$') {
+			text = va_arg(of, const char *);
+			reply->bytes(reply->ctx, text, va_arg(of, size_t));
+		} else if (*letters == 's') {
+			text = va_arg(of, const char *);
+			reply->bytes(reply->ctx, text, strlen(text));
+		} else if (*letters == '_') {
+			reply->null(reply->ctx);
+		} else {
+			reply->error(reply->ctx, va_arg(of, const char *));
+		}
 	}
-	return words->at++;
+	va_end(of);
 }
 
-static const struct argument *
-take_id(struct words *words)
+/* The words that have not been parsed yet, and what options have said. */
+struct words {
+	const struct call *call;
+	const struct argument *at, *end;
+	bool failed; /* and it was answered */
+	struct policy policy;
+	struct machine_limits limits;
+	struct machine_take take;
+	struct machine_order order;
+	uint64_t in_ms, due_ms, block_ms; /* NOT_GIVEN, or given */
+	uint64_t each, state, paused, memory_level;
+	/* Of a list of tasks: where it begins, and how many. */
+	const struct argument *ids;
+	size_t count;
+};
+
+#define NOT_GIVEN UINT64_MAX
+
+__attribute__((format(printf, 2, 3))) static void
+fail(struct words *words, const char *format, ...)
 {
-	return take_bytes(
-	    words, 1, MACHINE_ID_MAX, "ARG an id has 1 to 64 bytes");
+	char text[128];
+	va_list of;
+
+	va_start(of, format);
+	(void)vsnprintf(text, sizeof(text), format, of);
+	va_end(of);
+	if (!words->failed)
+		answer(words->call, "-", text);
+	words->failed = true;
 }
 
-static struct words
-words_of(const struct call *call)
+static bool
+any_left(const struct words *words)
 {
-	return (struct words){
-	    call->argv, call->argv + call->argc, call->reply, false};
+	return !words->failed && words->at < words->end;
 }
 
 /* True: all words are parsed, and none was wrong. */
@@ -117,218 +116,244 @@ words_end(struct words *words)
 	return !words->failed;
 }
 
+/* Takes the next word if it is this one. */
+static bool
+take_word(struct words *words, const char *word)
+{
+	bool is = any_left(words) && argument_is(words->at, word);
+
+	words->at += is;
+	return is;
+}
+
+static uint64_t
+take_number(
+    struct words *words, const char *what, uint64_t least, uint64_t most)
+{
+	uint64_t number = least;
+
+	if (!any_left(words) ||
+	    !argument_number(words->at++, least, most, &number))
+		fail(words, "ARG %s is %llu to %llu", what,
+		    (unsigned long long)least, (unsigned long long)most);
+	return number;
+}
+
+static struct argument
+take_bytes(struct words *words, const char *what, size_t least, size_t most)
+{
+	if (any_left(words) && words->at->length >= least &&
+	    words->at->length <= most)
+		return *words->at++;
+	fail(words, "ARG %s has %zu to %zu bytes", what, least, most);
+	return (struct argument){"", 0};
+}
+
+static struct argument
+take_id(struct words *words)
+{
+	return take_bytes(words, "an id", 1, MACHINE_ID_MAX);
+}
+
+static uint64_t
+take_due(struct words *words)
+{
+	return take_number(words, "a due time, in unix ms,", 0,
+	    words->call->machine->time.now_ms + MACHINE_DELAY_MAX_MS);
+}
+
+static uint64_t
+take_visibility(struct words *words)
+{
+	return take_number(words, "the visibility, in ms,", 1, DAY_MS);
+}
+
+/* Options, by the sets that a command allows. */
+enum {
+	OF_ADD = 1,
+	OF_WHEN = 2,
+	OF_EACH = 4,
+	OF_REQUEST = 8,
+	OF_BLOCK = 16,
+	OF_FINISH = 32,
+	OF_DEAD = 64,
+	OF_QUEUE = 128,
+	OF_LEVEL = 256
+};
+#define FIELD(name) offsetof(struct words, name)
+
+static const struct option {
+	const char *word;
+	unsigned set;
+	/* Numbers that follow, which the field and the next one become. If
+	 * there are none, the field becomes least. */
+	unsigned numbers;
+	size_t field;
+	uint64_t least, most;
+} options[] = {
+    {"ATTEMPTS", OF_ADD, 1, FIELD(policy.attempts), 1, MACHINE_ATTEMPTS_MAX},
+    {"RETRY", OF_ADD, 2, FIELD(policy.retry_first_ms), 0, MACHINE_DELAY_MAX_MS},
+    {"EXPIRES", OF_ADD, 1, FIELD(policy.expires_ms), 1, MACHINE_DELAY_MAX_MS},
+    {"RESULT", OF_ADD, 1, FIELD(policy.result_ms), 0, MACHINE_DELAY_MAX_MS},
+    {"IN", OF_WHEN, 1, FIELD(in_ms), 0, MACHINE_DELAY_MAX_MS},
+    {"DUE", OF_WHEN, 1, FIELD(due_ms), 0, INT64_MAX},
+    {"EACH", OF_EACH, 0, FIELD(each), 1, 0},
+    {"REQUEST", OF_REQUEST, 1, FIELD(take.request), 1, INT64_MAX},
+    {"BLOCK", OF_BLOCK, 1, FIELD(block_ms), 0, DAY_MS},
+    {"RUNNING", OF_QUEUE, 1, FIELD(limits.running), 0, MACHINE_LIMIT_MAX},
+    {"RATE", OF_QUEUE, 1, FIELD(limits.rate), 0, MACHINE_LIMIT_MAX},
+    {"MAX", OF_QUEUE, 1, FIELD(limits.pending), 0, MACHINE_LIMIT_MAX},
+    {"DONE", OF_FINISH, 0, FIELD(order.verb), ORDER_DONE, 0},
+    {"FAIL", OF_FINISH, 0, FIELD(order.verb), ORDER_FAIL, 0},
+    {"RETRY", OF_FINISH, 0, FIELD(order.verb), ORDER_RETRY, 0},
+    {"REPLAY", OF_DEAD, 0, FIELD(order.verb), ORDER_REPLAY, 0},
+    {"DROP", OF_DEAD, 0, FIELD(order.verb), ORDER_DROP, 0},
+    {"LIST", OF_DEAD, 0, FIELD(state), STATE_DEAD, 0},
+    {"PAUSE", OF_QUEUE, 0, FIELD(paused), 1, 0},
+    {"RESUME", OF_QUEUE, 0, FIELD(paused), 0, 0},
+    {"fsync", OF_LEVEL, 0, FIELD(memory_level), 0, 0},
+    {"memory", OF_LEVEL, 0, FIELD(memory_level), 1, 0},
+};
+#define OPTIONS (sizeof(options) / sizeof(*options))
+
+/* Takes the next word if it is an option of these sets. */
+static bool
+take_option(struct words *words, unsigned sets)
+{
+	const struct option *option = options;
+	uint64_t *field;
+
+	while (option < options + OPTIONS &&
+	    ((option->set & sets) == 0 || !take_word(words, option->word)))
+		option++;
+	if (option == options + OPTIONS)
+		return false;
+	field = (uint64_t *)((uintptr_t)words + option->field);
+	field[0] = option->least;
+	if (option->numbers > 0)
+		field[0] = take_number(
+		    words, option->word, option->least, option->most);
+	if (option->numbers > 1)
+		field[1] =
+		    take_number(words, option->word, field[0], option->most);
+	return true;
+}
+
+/* What IN or DUE has said. A delay counts from the end of the current
+ * millisecond. */
+static uint64_t
+due_of(struct words *words)
+{
+	uint64_t now_ms = words->call->machine->time.now_ms;
+	bool in = words->in_ms != NOT_GIVEN;
+
+	if (in + (words->due_ms != NOT_GIVEN) + words->each != 1)
+		fail(words, "ARG one of IN, DUE and EACH");
+	else if (words->due_ms != NOT_GIVEN &&
+	    words->due_ms > now_ms + MACHINE_DELAY_MAX_MS)
+		fail(words, "ARG DUE is at most 10 years from now");
+	return in ? now_ms + words->in_ms + (words->in_ms > 0) : words->due_ms;
+}
+
 /* The rest is groups of so many words each. Returns how many. */
 static size_t
 take_groups(struct words *words, size_t each)
 {
 	size_t left = (size_t)(words->end - words->at);
 
-	if (words->failed)
-		return 0;
-	if (left == 0 || left % each != 0)
-		fail(words, "ARG the list of tasks is not complete");
-	else if (left / each > MACHINE_TASKS_MAX)
-		fail(words, "ARG more than 1024 tasks");
+	if (left == 0 || left % each != 0 || left / each > MACHINE_TASKS_MAX)
+		fail(words, "ARG 1 to 1024 tasks, each complete");
 	return words->failed ? 0 : left / each;
 }
 
-static void
-answer_error(const struct call *call, enum machine_error error)
-{
-	static const char *const texts[] = {
-	    [MACHINE_FULL] = "FULL the queue has its most pending tasks",
-	    [MACHINE_PAUSED] = "PAUSED the queue is paused",
-	    [MACHINE_NO_MEMORY] = "OOM no memory",
-	};
-
-	call->reply->error(call->reply->ctx, texts[error]);
-}
-
-static void
-answer_name(const struct reply *reply, const char *name)
-{
-	reply->bytes(reply->ctx, name, strlen(name));
-}
-
-static void
-answer_pair(const struct reply *reply, const char *name, uint64_t value)
-{
-	answer_name(reply, name);
-	reply->number(reply->ctx, value);
-}
-
-/* A delay counts from the end of the current millisecond. */
-static uint64_t
-due_in(const struct call *call, uint64_t delay_ms)
-{
-	return call->machine->time.now_ms + delay_ms + (delay_ms > 0);
-}
-
-static uint64_t
-take_due(struct words *words, const struct call *call)
-{
-	return take_number(words, 0,
-	    call->machine->time.now_ms + MACHINE_DELAY_MAX_MS,
-	    "ARG a due time is in unix ms, at most 10 years from now");
-}
-
-static uint64_t
-take_delay(struct words *words, uint64_t least)
-{
-	return take_number(words, least, MACHINE_DELAY_MAX_MS,
-	    "ARG a time is in ms, at most 10 years");
-}
-
-struct add_words {
-	struct policy policy;
-	uint64_t due_ms;
-	bool each, given;
+static const char *const error_texts[] = {
+    [MACHINE_FULL] = "FULL the queue has its most pending tasks",
+    [MACHINE_PAUSED] = "PAUSED the queue is paused",
+    [MACHINE_NO_MEMORY] = "OOM no memory",
 };
 
 static void
-parse_add_word(
-    struct words *words, const struct call *call, struct add_words *add)
+run_add(struct call *call, struct words *words)
 {
-	if (take_word(words, "ATTEMPTS")) {
-		add->policy.attempts = (uint32_t)take_number(words, 1,
-		    MACHINE_ATTEMPTS_MAX, "ARG ATTEMPTS is 1 to 1000");
-	} else if (take_word(words, "RETRY")) {
-		add->policy.retry_first_ms = take_delay(words, 0);
-		add->policy.retry_most_ms =
-		    take_delay(words, add->policy.retry_first_ms);
-	} else if (take_word(words, "EXPIRES")) {
-		add->policy.expires_ms = take_delay(words, 1);
-	} else if (take_word(words, "RESULT")) {
-		add->policy.result_ms = take_delay(words, 0);
-	} else {
-		if (add->given)
-			fail(words, "ARG one of IN, DUE and EACH");
-		add->given = true;
-		if (take_word(words, "IN"))
-			add->due_ms = due_in(call, take_delay(words, 0));
-		else if (take_word(words, "DUE"))
-			add->due_ms = take_due(words, call);
-		else if (take_word(words, "EACH"))
-			add->each = true;
-		else
-			fail(words, "ARG a word that ADD does not know");
-	}
-}
-
-static void
-run_add(struct call *call)
-{
-	struct words words = words_of(call);
-	struct add_words add = {.policy = machine_policy};
 	struct machine_task tasks[MACHINE_TASKS_MAX];
 	uint8_t results[MACHINE_TASKS_MAX];
-	const struct argument *word;
 	enum machine_error error;
 	size_t count, i;
+	uint64_t due_ms;
 
-	while (any_left(&words) && !take_word(&words, "TASKS"))
-		parse_add_word(&words, call, &add);
-	if (!add.given)
-		fail(&words, "ARG one of IN, DUE and EACH, and then TASKS");
-	count = take_groups(&words, add.each ? 3 : 2);
+	while (take_option(words, OF_ADD | OF_WHEN | OF_EACH))
+		;
+	if (!take_word(words, "TASKS"))
+		fail(words, "ARG a word that ADD does not know, or no TASKS");
+	due_ms = due_of(words);
+	count = take_groups(words, words->each ? 3 : 2);
 	for (i = 0; i < count; i++) {
-		word = take_id(&words);
-		tasks[i].id = word->bytes;
-		tasks[i].id_length = word->length;
-		tasks[i].due_ms =
-		    add.each ? take_due(&words, call) : add.due_ms;
-		word = take_bytes(
-		    &words, 0, call->payload_max, "ARG a payload is too long");
-		tasks[i].payload = word->bytes;
-		tasks[i].payload_length = word->length;
+		tasks[i].id = take_id(words);
+		tasks[i].due_ms = words->each ? take_due(words) : due_ms;
+		tasks[i].payload =
+		    take_bytes(words, "a payload", 0, call->payload_max);
 	}
-	if (!words_end(&words))
+	if (!words_end(words))
 		return;
-	error = machine_add(call->machine, &add.policy, tasks, count, results);
+	error =
+	    machine_add(call->machine, &words->policy, tasks, count, results);
 	if (error != MACHINE_OK) {
-		answer_error(call, error);
+		answer(call, "-", error_texts[error]);
 		return;
 	}
-	call->reply->array(call->reply->ctx, count);
+	answer(call, "*", count);
 	for (i = 0; i < count; i++)
-		call->reply->number(call->reply->ctx, results[i]);
+		answer(call, ":", (uint64_t)results[i]);
 }
 
 static void
-parse_take(struct words *words, struct machine_take *take)
+parse_take(struct words *words, unsigned sets)
 {
-	const struct argument *worker = take_bytes(words, 1, MACHINE_WORKER_MAX,
-	    "ARG a worker's name has 1 to 64 bytes");
-
-	take->worker = worker->bytes;
-	take->worker_length = worker->length;
-	take->limit = take_number(
-	    words, 1, MACHINE_TASKS_MAX, "ARG the limit is 1 to 1024");
-	take->visibility_ms = take_number(
-	    words, 1, DAY_MS, "ARG the visibility is 1 to 86400000 ms");
+	words->take.worker =
+	    take_bytes(words, "a worker's name", 1, MACHINE_WORKER_MAX);
+	words->take.limit =
+	    take_number(words, "the limit", 1, MACHINE_TASKS_MAX);
+	words->take.visibility_ms = take_visibility(words);
+	while (take_option(words, sets))
+		;
 }
 
 static void
-answer_taken(
-    const struct reply *reply, struct record *const *taken, size_t count)
+answer_taken(const struct call *call, struct record *const *taken, size_t count)
 {
 	size_t i;
 
-	if (count == 0) {
-		reply->null(reply->ctx);
-		return;
-	}
-	reply->array(reply->ctx, count);
-	for (i = 0; i < count; i++) {
-		const struct record *record = taken[i];
-
-		reply->array(reply->ctx, 6);
-		reply->bytes(reply->ctx, record->bytes, record->id_length);
-		reply->number(reply->ctx, record->fence);
-		reply->number(reply->ctx, record->attempt);
-		reply->number(reply->ctx, record->policy->attempts);
-		reply->number(reply->ctx, record->lease->due_ms);
-		reply->bytes(
-		    reply->ctx, record_payload(record), record->payload_length);
-	}
+	answer(call, count == 0 ? "_" : "*", count);
+	for (i = 0; i < count; i++)
+		answer(call, "*$::::$", (size_t)6, taken[i]->bytes,
+		    (size_t)taken[i]->id_length, taken[i]->fence,
+		    (uint64_t)taken[i]->attempt, taken[i]->policy->attempts,
+		    taken[i]->lease->due_ms, record_payload(taken[i]),
+		    (size_t)taken[i]->payload_length);
 }
 
 static void
-run_take(struct call *call)
+run_take(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
 	struct record *taken[MACHINE_TASKS_MAX];
-	struct machine_take take = {.request = 0};
 	enum machine_error error;
-	bool blocks = false;
 	size_t count;
+	bool blocks;
 
-	parse_take(&words, &take);
-	while (any_left(&words)) {
-		if (take_word(&words, "REQUEST")) {
-			take.request = take_number(
-			    &words, 1, INT64_MAX, "ARG REQUEST is 1 or more");
-		} else if (take_word(&words, "BLOCK")) {
-			blocks = true;
-			call->block_ms = take_number(
-			    &words, 0, DAY_MS, "ARG BLOCK is 0 to 86400000 ms");
-		} else {
-			fail(&words, "ARG a word that TAKE does not know");
-		}
-	}
-	if (!words_end(&words))
+	parse_take(words, OF_REQUEST | OF_BLOCK);
+	if (!words_end(words))
 		return;
-	error = machine_take(call->machine, &take, taken, &count);
+	error = machine_take(call->machine, &words->take, taken, &count);
+	blocks = words->block_ms != NOT_GIVEN;
 	if (error == MACHINE_PAUSED && blocks)
 		error = MACHINE_OK;
+	call->block_ms = words->block_ms;
 	call->blocked =
 	    error == MACHINE_OK && count == 0 && blocks && !call->final;
-	if (call->blocked)
-		return;
 	if (error != MACHINE_OK)
-		answer_error(call, error);
-	else
-		answer_taken(call->reply, taken, count);
+		answer(call, "-", error_texts[error]);
+	else if (!call->blocked)
+		answer_taken(call, taken, count);
 }
 
 /* Whether a list of tasks ends at TAKE, in the place of an id: a worker's name
@@ -347,481 +372,291 @@ is_end_of_attempts(const struct argument *at, const struct argument *end)
 		argument_number(&at[3], 1, DAY_MS, &number));
 }
 
-static size_t
-take_attempts(struct words *words, const struct argument **attempts)
+/* TASKS id fence [id fence ...] */
+static void
+parse_attempts(struct words *words)
 {
-	const struct argument *at;
-	uint64_t fence;
-	size_t count = 0;
-
 	if (!take_word(words, "TASKS"))
 		fail(words, "ARG TASKS is missing");
-	*attempts = at = words->at;
-	for (; words->end - at >= 2 && !words->failed; at += 2) {
-		if (is_end_of_attempts(at, words->end))
-			break;
-		if (!argument_number(&at[1], 0, INT64_MAX, &fence))
-			fail(words, "ARG a fence is a number");
-		if (at->length < 1 || at->length > MACHINE_ID_MAX)
-			fail(words, "ARG an id has 1 to 64 bytes");
-		count++;
-	}
-	if (count == 0 || count > MACHINE_TASKS_MAX)
-		fail(words, "ARG 1 to 1024 tasks");
-	words->at = at;
-	return words->failed ? 0 : count;
-}
-
-struct finish_words {
-	enum machine_outcome outcome;
-	uint64_t retry_ms;
-	const struct argument *reason;
-};
-
-static struct finish_words
-parse_outcome(struct words *words)
-{
-	struct finish_words finish = {.outcome = OUTCOME_DONE};
-	static const struct argument none = {"", 0};
-
-	finish.reason = &none;
-	if (take_word(words, "RETRY")) {
-		finish.outcome = OUTCOME_RETRY;
-		finish.retry_ms = RETRY_BY_POLICY;
-		if (!take_word(words, "-1"))
-			finish.retry_ms = take_delay(words, 0);
-	} else if (take_word(words, "FAIL")) {
-		finish.outcome = OUTCOME_FAIL;
-		finish.reason = take_bytes(words, 0, MACHINE_REASON_MAX,
-		    "ARG a reason has at most 1024 bytes");
-	} else if (!take_word(words, "DONE")) {
-		fail(words, "ARG one of DONE, RETRY and FAIL");
-	}
-	return finish;
-}
-
-static void
-finish_all(const struct call *call, const struct finish_words *finish,
-    const struct argument *attempts, size_t count)
-{
-	uint64_t fence = 0;
-	size_t i;
-
-	for (i = 0; i < count; i++) {
-		(void)argument_number(
-		    &attempts[2 * i + 1], 0, INT64_MAX, &fence);
-		call->reply->number(call->reply->ctx,
-		    machine_finish(call->machine, attempts[2 * i].bytes,
-			attempts[2 * i].length, fence, finish->outcome,
-			finish->retry_ms, finish->reason->bytes,
-			finish->reason->length));
-	}
-}
-
-static void
-run_finish(struct call *call)
-{
-	struct words words = words_of(call);
-	struct finish_words finish = parse_outcome(&words);
-	struct record *taken[MACHINE_TASKS_MAX];
-	struct machine_take take = {.request = 0};
-	const struct argument *attempts;
-	size_t count = take_attempts(&words, &attempts);
-	size_t taken_count = 0;
-	bool takes = take_word(&words, "TAKE");
-
-	if (takes)
-		parse_take(&words, &take);
-	if (takes && take_word(&words, "REQUEST"))
-		take.request = take_number(
-		    &words, 1, INT64_MAX, "ARG REQUEST is 1 or more");
-	if (!words_end(&words))
-		return;
-	call->reply->array(call->reply->ctx, count + takes);
-	finish_all(call, &finish, attempts, count);
-	if (!takes)
-		return;
-	/* Paused, or no memory: nothing is taken, which is no error of this
-	 * command. */
-	(void)machine_take(call->machine, &take, taken, &taken_count);
-	answer_taken(call->reply, taken, taken_count);
-}
-
-static void
-run_extend(struct call *call)
-{
-	struct words words = words_of(call);
-	uint64_t visibility_ms = take_number(
-	    &words, 1, DAY_MS, "ARG the visibility is 1 to 86400000 ms");
-	const struct argument *attempts;
-	size_t count = take_attempts(&words, &attempts);
-	uint64_t fence = 0;
-	size_t i;
-
-	if (!words_end(&words))
-		return;
-	call->reply->array(call->reply->ctx, count);
-	for (i = 0; i < count; i++) {
-		(void)argument_number(
-		    &attempts[2 * i + 1], 0, INT64_MAX, &fence);
-		call->reply->number(call->reply->ctx,
-		    machine_extend(call->machine, attempts[2 * i].bytes,
-			attempts[2 * i].length, fence, visibility_ms));
-	}
-}
-
-/* Runs one of the calls that take nothing but an id for each of the ids that
- * are left. */
-static void
-for_each_id(struct call *call, struct words *words,
-    bool (*of)(struct machine *machine, const char *id, size_t id_length))
-{
-	size_t count = take_groups(words, 1);
-	const struct argument *ids = words->at;
-	size_t i;
-
-	for (i = 0; i < count; i++)
+	words->ids = words->at;
+	while (!words->failed && words->end - words->at >= 2 &&
+	    !is_end_of_attempts(words->at, words->end)) {
 		(void)take_id(words);
+		(void)take_number(words, "a fence", 0, INT64_MAX);
+		words->count++;
+	}
+	if (words->count == 0 || words->count > MACHINE_TASKS_MAX)
+		fail(words, "ARG 1 to 1024 tasks");
+}
+
+/* Gives the order to each attempt or task, and answers so many elements more.
+ */
+static void
+order_all(struct call *call, const struct words *words, size_t more)
+{
+	size_t each = words->order.verb <= ORDER_EXTEND ? 2 : 1;
+	const struct argument *id = words->ids;
+	uint64_t fence = 0;
+	size_t i;
+
+	answer(call, "*", words->count + more);
+	for (i = 0; i < words->count; i++, id += each) {
+		if (each == 2)
+			(void)argument_number(&id[1], 0, INT64_MAX, &fence);
+		answer(call, ":",
+		    (uint64_t)machine_order(
+			call->machine, &words->order, id, fence));
+	}
+}
+
+/* An order for each of the ids that are left. */
+static void
+run_ids(struct call *call, struct words *words)
+{
+	size_t i;
+
+	words->ids = words->at;
+	words->count = take_groups(words, 1);
+	for (i = 0; i < words->count; i++)
+		(void)take_id(words);
+	if (words_end(words))
+		order_all(call, words, 0);
+}
+
+static void
+run_finish(struct call *call, struct words *words)
+{
+	struct machine_order *order = &words->order;
+	struct record *taken[MACHINE_TASKS_MAX];
+	size_t count = 0;
+	bool takes;
+
+	if (!take_option(words, OF_FINISH))
+		fail(words, "ARG one of DONE, RETRY and FAIL");
+	if (order->verb == ORDER_FAIL)
+		order->reason =
+		    take_bytes(words, "a reason", 0, MACHINE_REASON_MAX);
+	if (order->verb == ORDER_RETRY)
+		order->ms = take_word(words, "-1")
+		    ? RETRY_BY_POLICY
+		    : take_number(words, "RETRY", 0, MACHINE_DELAY_MAX_MS);
+	parse_attempts(words);
+	takes = take_word(words, "TAKE");
+	if (takes)
+		parse_take(words, OF_REQUEST);
 	if (!words_end(words))
 		return;
-	call->reply->array(call->reply->ctx, count);
-	for (i = 0; i < count; i++)
-		call->reply->number(call->reply->ctx,
-		    of(call->machine, ids[i].bytes, ids[i].length));
+	order_all(call, words, takes);
+	/* Paused, or no memory: nothing is taken, which is no error of this
+	 * command. */
+	if (takes)
+		(void)machine_take(call->machine, &words->take, taken, &count);
+	if (takes)
+		answer_taken(call, taken, count);
 }
 
 static void
-run_cancel(struct call *call)
+run_extend(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
 
-	for_each_id(call, &words, machine_cancel);
+	words->order.ms = take_visibility(words);
+	parse_attempts(words);
+	if (words_end(words))
+		order_all(call, words, 0);
 }
 
 static void
-run_reschedule(struct call *call)
+run_reschedule(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
-	const struct argument *ids;
-	uint64_t due_ms = 0;
-	size_t count, i;
 
-	if (take_word(&words, "IN"))
-		due_ms = due_in(call, take_delay(&words, 0));
-	else if (take_word(&words, "DUE"))
-		due_ms = take_due(&words, call);
-	else
-		fail(&words, "ARG one of IN and DUE");
-	count = take_groups(&words, 1);
-	ids = words.at;
-	for (i = 0; i < count; i++)
-		(void)take_id(&words);
-	if (!words_end(&words))
-		return;
-	call->reply->array(call->reply->ctx, count);
-	for (i = 0; i < count; i++)
-		call->reply->number(call->reply->ctx,
-		    machine_reschedule(
-			call->machine, ids[i].bytes, ids[i].length, due_ms));
+	(void)take_option(words, OF_WHEN);
+	words->order.ms = due_of(words);
+	run_ids(call, words);
 }
 
 static const char *const state_names[STATES] = {
-    [STATE_WAITING] = "waiting",
-    [STATE_DUE] = "due",
-    [STATE_RUNNING] = "running",
-    [STATE_DONE] = "done",
-    [STATE_DEAD] = "dead",
-    [STATE_CANCELLED] = "cancelled",
-};
+    "", "waiting", "due", "running", "done", "dead", "cancelled"};
+
+static const char *const counter_names[COUNTERS] = {"added-total",
+    "begun-total", "retried-total", "done-total", "dead-total",
+    "cancelled-total", "leases-ended-total", "expired-total", "removed-total",
+    "dropped-total"};
 
 static void
-run_get(struct call *call)
+run_get(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
-	const struct reply *reply = call->reply;
-	const struct argument *id = take_id(&words);
+	const struct argument id = take_id(words);
 	const struct record *record;
+	const struct policy *policy;
+	struct argument text;
+	bool running;
 
-	if (!words_end(&words))
+	if (!words_end(words))
 		return;
-	record = machine_get(call->machine, id->bytes, id->length);
+	record = machine_find(call->machine, &id);
 	if (record == NULL) {
-		reply->null(reply->ctx);
+		answer(call, "_");
 		return;
 	}
-	reply->array(reply->ctx, 26);
-	answer_name(reply, "state");
-	answer_name(reply, state_names[record->state]);
-	answer_pair(reply, "due", record->due_ms);
-	answer_pair(reply, "time", record->time_ms);
-	answer_pair(reply, "attempt", record->attempt);
-	answer_pair(reply, "attempts", record->policy->attempts);
-	answer_pair(reply, "fence", record->fence);
-	answer_pair(reply, "retry-first", record->policy->retry_first_ms);
-	answer_pair(reply, "retry-most", record->policy->retry_most_ms);
-	answer_pair(reply, "expires", record->policy->expires_ms);
-	answer_pair(reply, "result", record->policy->result_ms);
-	answer_name(reply, "worker");
-	if (record->state == STATE_RUNNING)
-		reply->bytes(reply->ctx, record->lease->worker->name,
-		    record->lease->worker->length);
-	else
-		answer_name(reply, "");
-	answer_name(reply, "reason");
-	if (record->state == STATE_DEAD && record->reason != NULL)
-		reply->bytes(
-		    reply->ctx, record->reason->text, record->reason->length);
-	else
-		answer_name(reply, "");
-	answer_name(reply, "payload");
-	reply->bytes(
-	    reply->ctx, record_payload(record), record->payload_length);
+	policy = record->policy;
+	text = record_text(record);
+	running = record->state == STATE_RUNNING;
+	answer(call, "*sss:s:s:s:s:s:s:s:s:s$s$s$", (size_t)26, "state",
+	    state_names[record->state], "due", (uint64_t)record->due_ms, "time",
+	    record->time_ms, "attempt", (uint64_t)record->attempt, "attempts",
+	    policy->attempts, "fence", record->fence, "retry-first",
+	    policy->retry_first_ms, "retry-most", policy->retry_most_ms,
+	    "expires", policy->expires_ms, "result", policy->result_ms,
+	    "worker", text.bytes, running ? text.length : 0, "reason",
+	    text.bytes, running ? 0 : text.length, "payload",
+	    record_payload(record), (size_t)record->payload_length);
 }
 
 static void
-run_stat(struct call *call)
+run_stat(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
-	const struct reply *reply = call->reply;
 	const struct machine *machine = call->machine;
-	const struct machine_counters *c = &machine->counters;
+	uint64_t now_ms = call->time.now_ms;
+	uint64_t first_ms = now_ms;
 	int i;
 
-	if (!words_end(&words))
+	if (!words_end(words))
 		return;
-	reply->array(reply->ctx, 2 * (STATES - 1 + 18));
+	if (!list_is_empty(&machine->due))
+		first_ms = container_of(machine->due.next, struct record, link)
+			       ->time_ms;
+	answer(call, "*", (size_t)2 * (STATES - 1 + COUNTERS + 8));
 	for (i = STATE_WAITING; i < STATES; i++)
-		answer_pair(reply, state_names[i], machine->count[i]);
-	answer_pair(reply, "added-total", c->added);
-	answer_pair(reply, "begun-total", c->begun);
-	answer_pair(reply, "retried-total", c->retried);
-	answer_pair(reply, "done-total", c->done);
-	answer_pair(reply, "dead-total", c->dead);
-	answer_pair(reply, "cancelled-total", c->cancelled);
-	answer_pair(reply, "leases-ended-total", c->leases_ended);
-	answer_pair(reply, "expired-total", c->expired);
-	answer_pair(reply, "removed-total", c->removed);
-	answer_pair(reply, "dropped-total", c->dropped);
-	answer_pair(reply, "paused", machine->paused);
-	answer_pair(reply, "limit-running", machine->limits.running);
-	answer_pair(reply, "limit-rate", machine->limits.rate);
-	answer_pair(reply, "limit-pending", machine->limits.pending);
-	answer_pair(reply, "memory-bytes", machine_memory(machine));
-	answer_pair(reply, "now", machine->time.now_ms);
-	/* How far the queue's time is ahead of the host's clock. */
-	answer_pair(reply, "ahead",
-	    machine->time.now_ms > call->time.now_ms
-		? machine->time.now_ms - call->time.now_ms
-		: 0);
-	/* For how long the first of the due ones has been due. */
-	answer_pair(reply, "late",
-	    machine->due_first != NULL &&
-		    call->time.now_ms > machine->due_first->time_ms
-		? call->time.now_ms - machine->due_first->time_ms
-		: 0);
+		answer(call, "s:", state_names[i], (uint64_t)machine->count[i]);
+	for (i = 0; i < COUNTERS; i++)
+		answer(call, "s:", counter_names[i], machine->counters[i]);
+	/* ahead: of the host's clock. late: the first that is due. */
+	answer(call, "s:s:s:s:s:s:s:s:", "paused", machine->paused,
+	    "limit-running", machine->limits.running, "limit-rate",
+	    machine->limits.rate, "limit-pending", machine->limits.pending,
+	    "memory-bytes", (uint64_t)machine_memory(machine), "now",
+	    machine->time.now_ms, "ahead", minus(machine->time.now_ms, now_ms),
+	    "late", minus(now_ms, first_ms));
 }
 
 /* Records of one call, before it is known how many. */
 struct listed {
-	const struct record *records[LIST_MAX];
-	size_t count;
-	uint64_t most;
+	uint64_t state;
+	const struct record *records[2 * LIST_MAX];
+	size_t count, bytes;
 };
 
 static void
-list_record(const struct record *record, void *ctx)
+list_record(struct node *node, void *ctx)
 {
+	const struct record *record = (const void *)node;
 	struct listed *listed = ctx;
 
-	if (listed->count < LIST_MAX)
-		listed->records[listed->count++] = record;
-}
-
-/* One bucket after the other, until there are enough: a bucket is never
- * answered in part. */
-static uint64_t
-list_some(struct machine *machine, enum machine_state state, uint64_t cursor,
-    struct listed *listed)
-{
-	uint64_t buckets = LIST_BUCKETS * listed->most;
-
-	do
-		cursor = machine_list(
-		    machine, state, cursor, 1, list_record, listed);
-	while (cursor != 0 && listed->count < listed->most && --buckets > 0);
-	return cursor;
-}
-
-static void
-answer_number_text(const struct reply *reply, uint64_t number)
-{
-	char text[20];
-	size_t at = sizeof(text);
-
-	do {
-		text[--at] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number != 0);
-	reply->bytes(reply->ctx, text + at, sizeof(text) - at);
+	if (record->state != listed->state || listed->count == 2 * LIST_MAX)
+		return;
+	listed->records[listed->count++] = record;
+	if (listed->state == STATE_DEAD)
+		listed->bytes += record->payload_length;
 }
 
 /* [cursor, [[id, time, attempt], ...]]; of dead letters the reason and the
- * payload, too. */
+ * payload, too. The lowest bit of a cursor is 0, and 63 bits have 19 digits. */
 static void
-answer_list(
-    const struct call *call, enum machine_state state, struct words *words)
+answer_list(struct call *call, struct words *words)
 {
-	struct listed listed = {.count = 0};
-	const struct reply *reply = call->reply;
-	uint64_t cursor;
+	struct listed listed = {.state = words->state};
+	bool dead = words->state == STATE_DEAD;
+	uint64_t cursor = 2 * take_number(words, "a cursor", 0, INT64_MAX);
+	uint64_t most = take_number(words, "the count", 1, LIST_MAX);
+	uint64_t buckets = LIST_BUCKETS * most;
+	struct argument reason;
+	char text[24];
 	size_t i;
 
-	/* The lowest bit of a cursor is 0, and 63 bits have 19 digits. */
-	cursor = 2 *
-	    take_number(words, 0, INT64_MAX,
-		"ARG a cursor is a number of an earlier answer, or 0");
-	listed.most =
-	    take_number(words, 1, LIST_MAX / 2, "ARG the count is 1 to 500");
 	if (!words_end(words))
 		return;
-	cursor = list_some(call->machine, state, cursor, &listed);
-	reply->array(reply->ctx, 2);
-	answer_number_text(reply, cursor / 2);
-	reply->array(reply->ctx, listed.count);
+	/* A bucket is never answered in part. */
+	do
+		cursor = table_scan(
+		    &call->machine->records, cursor, list_record, &listed);
+	while (cursor != 0 && listed.count < most &&
+	    listed.bytes < LIST_BYTES && --buckets > 0);
+	(void)snprintf(
+	    text, sizeof(text), "%llu", (unsigned long long)cursor / 2);
+	answer(call, "*s*", (size_t)2, text, listed.count);
 	for (i = 0; i < listed.count; i++) {
 		const struct record *record = listed.records[i];
 
-		reply->array(reply->ctx, state == STATE_DEAD ? 5 : 3);
-		reply->bytes(reply->ctx, record->bytes, record->id_length);
-		reply->number(reply->ctx, record->time_ms);
-		reply->number(reply->ctx, record->attempt);
-		if (state != STATE_DEAD)
-			continue;
-		reply->bytes(reply->ctx,
-		    record->reason != NULL ? record->reason->text : "",
-		    record->reason != NULL ? record->reason->length : 0);
-		reply->bytes(
-		    reply->ctx, record_payload(record), record->payload_length);
+		reason = record_text(record);
+		answer(call, dead ? "*$::$$" : "*$::", (size_t)(dead ? 5 : 3),
+		    record->bytes, (size_t)record->id_length, record->time_ms,
+		    (uint64_t)record->attempt, reason.bytes, reason.length,
+		    record_payload(record), (size_t)record->payload_length);
 	}
 }
 
 static void
-run_list(struct call *call)
+run_list(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
-	uint64_t number;
-	int state;
+	uint64_t number = 0;
 
-	for (state = STATE_WAITING; state < STATES; state++) {
-		if (argument_is(words.at, state_names[state]) ||
-		    (argument_number(words.at, 1, STATES - 1, &number) &&
-			number == (uint64_t)state))
+	(void)argument_number(words->at, 1, STATES - 1, &number);
+	for (words->state = STATE_WAITING; words->state < STATES;
+	     words->state++) {
+		if (number == words->state ||
+		    argument_is(words->at, state_names[words->state]))
 			break;
 	}
-	if (state == STATES)
-		fail(&words,
-		    "ARG a state is waiting, due, running, done, dead "
-		    "or cancelled");
-	words.at++;
-	answer_list(call, (enum machine_state)state, &words);
+	if (words->state == STATES)
+		fail(words, "ARG a state has a name, or 1 to 6");
+	words->at++;
+	answer_list(call, words);
 }
 
 static void
-run_dead(struct call *call)
+run_dead(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
 
-	if (take_word(&words, "LIST"))
-		answer_list(call, STATE_DEAD, &words);
-	else if (take_word(&words, "REPLAY"))
-		for_each_id(call, &words, machine_replay);
-	else if (take_word(&words, "DROP"))
-		for_each_id(call, &words, machine_drop);
+	if (!take_option(words, OF_DEAD))
+		fail(words, "ARG one of LIST, REPLAY and DROP");
+	if (words->state == STATE_DEAD)
+		answer_list(call, words);
 	else
-		fail(&words, "ARG one of LIST, REPLAY and DROP");
-}
-
-/* -1: as it is. */
-struct queue_words {
-	struct machine_limits limits;
-	int paused, memory_level;
-	bool limited;
-};
-
-static void
-parse_queue_word(struct words *words, struct queue_words *queue)
-{
-	const char *range = "ARG a limit is 0 (none) to 1000000000";
-	uint64_t *limit;
-
-	if (take_word(words, "PAUSE")) {
-		queue->paused = 1;
-		return;
-	}
-	if (take_word(words, "RESUME")) {
-		queue->paused = 0;
-		return;
-	}
-	if (take_word(words, "LEVEL")) {
-		queue->memory_level = take_word(words, "memory");
-		if (!queue->memory_level && !take_word(words, "fsync"))
-			fail(words, "ARG a level is fsync or memory");
-		return;
-	}
-	if (take_word(words, "RUNNING"))
-		limit = &queue->limits.running;
-	else if (take_word(words, "RATE"))
-		limit = &queue->limits.rate;
-	else if (take_word(words, "MAX"))
-		limit = &queue->limits.pending;
-	else {
-		fail(words, "ARG a word that QUEUE does not know");
-		return;
-	}
-	queue->limited = true;
-	*limit = take_number(words, 0, MACHINE_LIMIT_MAX, range);
+		run_ids(call, words);
 }
 
 static void
-run_queue(struct call *call)
+run_queue(struct call *call, struct words *words)
 {
-	struct words words = words_of(call);
-	struct machine *machine = call->machine;
-	const struct reply *reply = call->reply;
-	struct queue_words queue = {machine->limits, -1, -1, false};
 
-	while (any_left(&words))
-		parse_queue_word(&words, &queue);
-	if (!words_end(&words))
+	while (take_option(words, OF_QUEUE) ||
+	    (take_word(words, "LEVEL") && take_option(words, OF_LEVEL)))
+		;
+	if (words->at > words->call->argv &&
+	    argument_is(words->at - 1, "LEVEL"))
+		fail(words, "ARG a level is fsync or memory");
+	if (!words_end(words))
 		return;
-	if (queue.paused >= 0 && machine->paused != (bool)queue.paused)
-		machine_set_paused(machine, queue.paused);
-	if (queue.memory_level >= 0 &&
-	    machine->memory_level != (bool)queue.memory_level)
-		machine_set_level(machine, queue.memory_level);
-	if (queue.limited)
-		machine_set_limits(machine, &queue.limits);
-	reply->array(reply->ctx, 10);
-	answer_pair(reply, "paused", machine->paused);
-	answer_pair(reply, "running", machine->limits.running);
-	answer_pair(reply, "rate", machine->limits.rate);
-	answer_pair(reply, "max", machine->limits.pending);
-	answer_name(reply, "level");
-	answer_name(reply, machine->memory_level ? "memory" : "fsync");
+	machine_set(
+	    call->machine, &words->limits, words->paused, words->memory_level);
+	answer(call, "*s:s:s:s:ss", (size_t)10, "paused", words->paused,
+	    "running", words->limits.running, "rate", words->limits.rate, "max",
+	    words->limits.pending, "level",
+	    words->memory_level ? "memory" : "fsync");
 }
 
 const struct command command_table[] = {
-    {"ADD", 5, true, true, run_add},
-    {"TAKE", 3, true, false, run_take},
-    {"FINISH", 4, true, false, run_finish},
-    {"EXTEND", 4, true, false, run_extend},
-    {"CANCEL", 1, true, false, run_cancel},
-    {"RESCHEDULE", 3, true, false, run_reschedule},
-    {"GET", 1, false, false, run_get},
-    {"STAT", 0, false, false, run_stat},
-    {"LIST", 3, false, false, run_list},
-    {"DEAD", 2, true, false, run_dead},
-    {"QUEUE", 0, true, false, run_queue},
+    {"ADD", 5, true, true, run_add, 0},
+    {"TAKE", 3, true, false, run_take, 0},
+    {"FINISH", 4, true, false, run_finish, 0},
+    {"EXTEND", 4, true, false, run_extend, ORDER_EXTEND},
+    {"CANCEL", 1, true, false, run_ids, ORDER_CANCEL},
+    {"RESCHEDULE", 3, true, false, run_reschedule, ORDER_RESCHEDULE},
+    {"GET", 1, false, false, run_get, 0},
+    {"STAT", 0, false, false, run_stat, 0},
+    {"LIST", 3, false, false, run_list, 0},
+    {"DEAD", 2, true, false, run_dead, 0},
+    {"QUEUE", 0, true, false, run_queue, 0},
 };
 const size_t command_count = sizeof(command_table) / sizeof(*command_table);
 
@@ -841,12 +676,27 @@ command_find(const char *name, size_t length)
 void
 command_run(const struct command *command, struct call *call)
 {
+	const struct machine *machine = call->machine;
+	struct words words = {
+	    .call = call,
+	    .at = call->argv,
+	    .end = call->argv + call->argc,
+	    .policy = machine_policy,
+	    .limits = machine->limits,
+	    .order.verb = command->verb,
+	    .in_ms = NOT_GIVEN,
+	    .due_ms = NOT_GIVEN,
+	    .block_ms = NOT_GIVEN,
+	    .paused = machine->paused,
+	    .memory_level = machine->memory_level,
+	};
+
 	call->blocked = false;
-	if (call->argc < command->least) {
-		call->reply->error(call->reply->ctx, "ARG too few words");
+	if (call->argc < command->least || call->argc > COMMAND_WORDS_MAX) {
+		fail(&words, "ARG too few or too many words");
 		return;
 	}
 	if (command->writes)
 		machine_advance(call->machine, call->time);
-	command->run(call);
+	command->run(call, &words);
 }

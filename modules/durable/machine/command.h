@@ -14,10 +14,8 @@
 
 #include "modules/durable/machine/machine.h"
 
-struct argument {
-	const char *bytes;
-	size_t length;
-};
+/* After the key. */
+#define COMMAND_WORDS_MAX (3 * MACHINE_TASKS_MAX + 30)
 
 /* What a command answers, as a stream: an array is followed by its elements. */
 struct reply {
@@ -35,8 +33,7 @@ struct call {
 	struct machine_time time;
 	size_t argc;
 	const struct argument *argv; /* what follows the key */
-	const struct reply *reply;
-	/* Up to 1 MiB. */
+	const struct reply *reply; /* NULL: nobody is answered */
 	size_t payload_max;
 	/* Set by a take that found nothing and was told to BLOCK, for so long
 	 * (0: without limit): nothing was answered. Before it runs the command
@@ -45,12 +42,15 @@ struct call {
 	uint64_t block_ms;
 };
 
+struct words;
+
 struct command {
 	const char *name; /* without HWT. */
 	size_t least; /* words after the key */
 	bool writes; /* may change the machine */
 	bool adds; /* is refused where the level is not kept */
-	void (*run)(struct call *call);
+	void (*run)(struct call *call, struct words *words);
+	enum machine_verb verb; /* that it has for each of its tasks */
 };
 
 /* In any case; NULL: there is none. */

@@ -4,38 +4,49 @@
 #define HWT_DURABLE_MACHINE_INTERNAL_H
 
 #include "modules/durable/machine/machine.h"
-#include "modules/durable/machine/memory.h"
 
 /* record.c: memory, and what a record belongs to. NULL or false: no memory. */
+void tables_begin(struct machine *machine, uint64_t seed);
+/* Frees all that they have. */
+void tables_end(struct machine *machine);
 struct record *record_create(struct machine *machine,
     const struct policy *policy, const struct machine_task *task);
-/* The record is in no wheel and no list. */
+/* The record is in no place. Forgets an add that is undone. */
 void record_destroy(struct machine *machine, struct record *record);
-/* Frees the payload. Returns the record, which may have moved. */
-struct record *record_shrink(struct machine *machine, struct record *record);
-void record_set_reason(struct machine *machine, struct record *record,
-    const char *text, size_t length);
-void record_clear_reason(struct machine *machine, struct record *record);
+/* Makes it end after so much of the payload, and a reason, and returns it.
+ * Without memory, it has its whole payload and no reason. */
+struct record *record_remake(struct machine *machine, struct record *record,
+    size_t payload_length, const struct argument *reason);
 bool record_lease(struct machine *machine, struct record *record,
-    const char *worker, size_t worker_length, uint64_t request,
-    uint64_t due_ms);
-void record_release_lease(struct machine *machine, struct record *record);
-/* Frees all records and workers, and nothing else: before machine_destroy. */
-void machine_clear(struct machine *machine);
-/* The wheels are mapped while there are records. */
-bool machine_map_wheels(struct machine *machine);
-void machine_unmap_if_empty(struct machine *machine);
-struct record *machine_find(
-    const struct machine *machine, const char *id, size_t id_length);
-/* Says that a record has changed, or is about to be destroyed. */
+    const struct argument *worker, uint64_t request, uint64_t due_ms);
+/* Takes its lease. */
+void record_release(struct machine *machine, struct record *record);
+struct take *take_find(const struct machine *machine,
+    const struct argument *worker, uint64_t request);
+/* Says that a record changes, or is about to be destroyed. */
 void record_changed(struct machine *machine, struct record *record);
-const void *record_key(const struct node *node, size_t *length);
-const void *worker_key(const struct node *node, size_t *length);
+/* NULL: it was the last one. */
+struct record *record_next_changed(const struct record *record);
+/* Forgets all changes after this one. */
+void changed_truncate(struct machine *machine, struct record *last);
+
+/* wheel.c: at record->time_ms. */
+void wheel_insert(struct wheel *wheel, struct record *record);
+void wheel_remove(struct wheel *wheel, struct record *record);
+/* Passes each record up to now_ms, in order, to act, which must remove it. Stops
+ * after *work, and subtracts what was done: a unit is a record or SLOTS_OF_WORK
+ * slots that were looked through, and depends on the contents alone. */
+void wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t *work,
+    void (*act)(struct machine *machine, struct record *record),
+    struct machine *machine);
+/* Visits all records, those of a time in their order. */
+void wheel_walk(const struct wheel *wheel,
+    void (*visit)(const struct record *record, void *ctx), void *ctx);
 
 /* machine.c: puts a record into the place that its state says, or takes it out.
  */
-void machine_place(
+void record_place(
     struct machine *machine, struct record *record, enum machine_state state);
-void machine_unplace(struct machine *machine, struct record *record);
+void record_unplace(struct machine *machine, struct record *record);
 
 #endif

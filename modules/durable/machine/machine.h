@@ -7,18 +7,18 @@
  * saved and loaded. A host (redis/, server/) supplies time, stores the state,
  * and parses commands by command.h, which is the same in both.
  *
- * STATES of a record, and the function that makes each move:
+ * STATES of a record, and what makes each move:
  *
  *   (none) --machine_add--> WAITING ----advance----> DUE --machine_take--+
  *                              ^                                         v
- *            machine_finish, RETRY, or the lease ends <-------------- RUNNING
+ *                 ORDER_RETRY, or the lease ends <--------------- RUNNING
  *                                                                        |
- *   DEAD <--FAIL, or no attempt left, or expired-------------------------+
- *   DONE <--DONE---------------------------------------------------------+
+ *   DEAD <--ORDER_FAIL, or no attempt left, or expired-------------------+
+ *   DONE <--ORDER_DONE---------------------------------------------------+
  *
- *   WAITING, DUE, RUNNING --machine_cancel--> CANCELLED
- *   WAITING, DUE, RUNNING --machine_reschedule--> WAITING or DUE
- *   DEAD --machine_replay--> DUE; --machine_drop--> (none)
+ *   WAITING, DUE, RUNNING --ORDER_CANCEL--> CANCELLED
+ *   WAITING, DUE, RUNNING --ORDER_RESCHEDULE--> WAITING or DUE
+ *   DEAD --ORDER_REPLAY--> DUE; --ORDER_DROP--> (none)
  *   DONE, CANCELLED --advance, when the retention is over--> (none)
  *
  * TIME. now_ms is Unix time: due times and retention. steady_ms advances with
@@ -28,40 +28,42 @@
  * revision has grown then, the host must hand this on to replicas and files,
  * also when the command itself changed nothing.
  *
- * INVARIANTS (machine_check)
+ * INVARIANTS (test/machine_check.h)
  *   1. Each record is in the table, and by its state in exactly one of: the
  *      wheel (WAITING, DONE, CANCELLED), the list due (DUE), the leases
- *      (RUNNING), or none (DEAD).
+ *      (RUNNING), the list dead (DEAD).
  *   2. count[] says how many there are in each state.
  *   3. added = the sum of count[] + removed + dropped.
- *   4. A RUNNING record has a lease, which is in its worker's list. A worker
+ *   4. A RUNNING record has a lease, which is in the list of its take. A take
  *      has a lease.
  *   5. Fences grow: no record's fence exceeds the machine's.
  */
 #ifndef HWT_DURABLE_MACHINE_H
 #define HWT_DURABLE_MACHINE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "modules/durable/machine/list.h"
 #include "modules/durable/machine/table.h"
-#include "modules/durable/machine/wheel.h"
 
 #define MACHINE_ID_MAX 64
 #define MACHINE_WORKER_MAX 64
 #define MACHINE_REASON_MAX 1024
+#define MACHINE_PAYLOAD_MAX ((size_t)1 << 20) /* that a host may allow */
 #define MACHINE_ATTEMPTS_MAX 1000
 #define MACHINE_DELAY_MAX_MS UINT64_C(315360000000) /* 10 years */
+#define MACHINE_TIME_MAX_MS ((UINT64_C(1) << 47) - 1)
+#define MACHINE_SERIAL_MAX ((UINT64_C(1) << 40) - 1)
 #define MACHINE_TASKS_MAX 1024 /* of a command */
 #define MACHINE_LIMIT_MAX 1000000000
 
-/* Bounds of one advance. With these and the wheels' slots, the state is a
- * function of the commands: they are a part of the format's version. */
+/* Bounds of one command, so that none takes longer than 10 ms. The state is a
+ * function of the commands with these: they are a part of the version. Tests
+ * have smaller ones. */
 #define MACHINE_VERSION 1
-#define WHEEL_SLOTS 32768
-#define LEASE_SLOTS 4096
-#define ADVANCE_WORK 8192
+#ifndef ADVANCE_WORK
+#define ADVANCE_WORK 8192 /* a unit is a record */
+#define SLOTS_OF_WORK 64 /* or so many slots of a wheel */
+#define TAKE_BYTES ((size_t)4 << 20) /* a take ends after so much payload */
+#endif
 
 enum machine_state {
 	STATE_NONE,
@@ -74,63 +76,74 @@ enum machine_state {
 	STATES
 };
 
+struct argument {
+	const char *bytes;
+	size_t length;
+};
+
 /* What an add says of its tasks; shared by records that say the same. */
 struct policy {
-	uint32_t references;
-	uint32_t attempts;
+	struct node node; /* by what follows references */
+	uint64_t references;
+	uint64_t attempts;
 	uint64_t retry_first_ms, retry_most_ms;
 	uint64_t expires_ms; /* after the due time; 0: never */
 	uint64_t result_ms; /* how long the id of an ended task is kept */
 };
 
-struct worker {
-	struct node node; /* by name */
-	struct lease *leases;
+/* What the leases of a take have in common; of those without a request, all
+ * takes of the worker. */
+struct take {
+	struct node node; /* by request and name */
+	struct link leases; /* of one request, by their fences */
 	size_t length;
-	char name[];
+	uint64_t request; /* 0: it named none */
+	char name[]; /* of the worker */
 };
 
 /* An attempt. */
 struct lease {
+	struct node by_time; /* the record's, in the wheel of leases */
+	struct link link; /* of the take */
+	struct take *take;
 	struct record *record;
-	struct worker *worker;
-	struct lease *next, *prev; /* of the worker */
-	uint64_t request; /* 0: the take named none */
 	uint64_t due_ms; /* when the record came due for this attempt */
 };
 
-struct reason {
-	size_t length;
-	char text[];
-};
-
 struct record {
-	struct node node; /* by id */
-	struct record *next, *prev; /* of the wheel's slot, or of the due */
+	struct node by_id;
+	struct link link; /* of a time in a wheel, of the due, of the dead */
 	/* WAITING, DUE: when it is due for the next attempt. RUNNING: when the
 	 * lease ends, on the steady clock. DONE, CANCELLED: when the retention
 	 * ends. DEAD: when it died. */
 	uint64_t time_ms;
-	uint64_t due_ms; /* as it was added, rescheduled or replayed for */
-	uint64_t fence; /* of the newest attempt, ended or not; 0: none yet */
-	uint64_t serial; /* unique in this machine; grows with each add */
-	struct policy *policy;
 	union {
+		struct node by_time; /* WAITING, DONE, CANCELLED */
 		struct lease *lease; /* RUNNING */
-		struct reason *reason; /* DEAD; NULL: no memory for it */
+		size_t reason_length; /* DEAD */
 	};
-	uint32_t payload_length;
-	uint32_t change; /* its place in the machine's changes + 1; 0: none */
-	uint16_t attempt; /* begun since it was added, rescheduled, replayed */
-	uint8_t state;
-	uint8_t id_length;
-	char bytes[]; /* id, payload */
+	uint64_t fence; /* of the newest attempt, ended or not; 0: none yet */
+	struct policy *policy;
+	/* The next record that has changed; the last one has itself, and one
+	 * that has not NULL. See ROWS. */
+	struct record *changed;
+	uint64_t due_ms : 47; /* as added, rescheduled or replayed for */
+	uint64_t attempt : 10; /* begun since then */
+	uint64_t id_length : 7;
+	uint64_t serial : 40; /* unique in this machine; grows with each add */
+	uint64_t payload_length : 21;
+	uint64_t state : 3;
+	char bytes[]; /* id, payload, reason of the dead */
 };
 
-/* What has changed since machine_settle. record is NULL: it is gone. */
-struct change {
-	uint64_t serial;
-	struct record *record;
+#define TIME_NEVER UINT64_MAX
+
+/* See wheel.c. */
+struct wheel {
+	struct table groups; /* the records of a time each */
+	/* No record is earlier than next, or between next and later. Only valid
+	 * if there is a group; both may be too early after a removal. */
+	uint64_t next, later;
 };
 
 struct machine_time {
@@ -144,36 +157,50 @@ struct machine_limits {
 	uint64_t pending; /* WAITING, DUE and RUNNING */
 };
 
-struct machine_counters {
-	uint64_t added, begun,
-	    retried; /* attempts; those that were not the last */
-	uint64_t done, dead, cancelled; /* ends */
-	uint64_t leases_ended, expired;
-	uint64_t removed, dropped; /* records, after retention; dead letters */
+enum machine_counter {
+	COUNT_ADDED,
+	COUNT_BEGUN,
+	COUNT_RETRIED, /* attempts that were not the last */
+	COUNT_DONE,
+	COUNT_DEAD,
+	COUNT_CANCELLED,
+	COUNT_LEASES_ENDED,
+	COUNT_EXPIRED,
+	COUNT_REMOVED, /* after the retention */
+	COUNT_DROPPED,
+	COUNTERS
 };
+
+#define SAVED_NUMBERS (11 + COUNTERS)
 
 struct machine {
 	struct table records; /* by id */
-	struct table workers; /* by name; those that have a lease */
-	struct wheel wheel; /* now_ms; WHEEL_SLOTS */
-	struct wheel leases; /* steady_ms; LEASE_SLOTS */
-	struct record *due_first, *due_last;
+	struct table takes; /* those that have a lease */
+	struct table policies;
+	struct wheel wheel; /* now_ms */
+	struct wheel leases; /* steady_ms */
+	struct link due, dead; /* first to last */
 	size_t count[STATES];
-	struct machine_time time;
-	uint64_t fence; /* epoch and counter: the last that was given */
-	uint64_t serial; /* the last that was given */
-	bool paused;
-	bool memory_level; /* the host need not fsync before it answers */
-	struct machine_limits limits;
-	/* Of the rate: thousandths of an attempt that may begin, as of then. */
-	uint64_t tokens, tokens_ms;
-	struct machine_counters counters;
-	struct policy *policies[8]; /* those used last, by their hash */
-	size_t bytes; /* memory that records and what belongs to them take */
-	/* For a host that stores rows: see machine_track. */
-	struct change *changes;
-	size_t changes_count, changes_max;
-	bool tracked;
+	size_t bytes; /* of records and of what belongs to them */
+	union {
+		struct {
+			/* Epoch and counter: the last that was given. */
+			uint64_t fence;
+			uint64_t serial; /* the last that was given */
+			uint64_t paused;
+			/* The host need not fsync before it answers. */
+			uint64_t memory_level;
+			struct machine_limits limits;
+			/* Of the rate: thousandths of an attempt that may
+			 * begin, as of then. */
+			uint64_t tokens, tokens_ms;
+			uint64_t counters[COUNTERS];
+			struct machine_time time;
+		};
+		uint64_t saved[SAVED_NUMBERS];
+	};
+	bool tracked; /* set by a host with rows: see ROWS */
+	struct record *changed_first, *changed_last;
 	/* Grows with each change; not a part of the state. A host that finds it
 	 * unchanged after a command has nothing to store or to hand on. */
 	uint64_t revision;
@@ -202,17 +229,6 @@ void machine_advance(struct machine *machine, struct machine_time time);
 uint64_t machine_wait_ms(
     const struct machine *machine, struct machine_time time);
 
-/* The policy of tasks that say nothing. */
-extern const struct policy machine_policy;
-
-struct machine_task {
-	const char *id;
-	size_t id_length;
-	const char *payload;
-	size_t payload_length;
-	uint64_t due_ms;
-};
-
 enum machine_error {
 	MACHINE_OK,
 	MACHINE_FULL, /* limits.pending */
@@ -220,16 +236,24 @@ enum machine_error {
 	MACHINE_NO_MEMORY
 };
 
+struct machine_task {
+	struct argument id, payload;
+	uint64_t due_ms;
+};
+
+/* The policy of tasks that say nothing. */
+extern const struct policy machine_policy;
+
 /* results[i]: 0 stored, or the enum machine_state of what has the id. On an
- * error nothing has changed. Arguments were checked by the caller. */
+ * error nothing has changed. Here and below, the caller has checked all
+ * arguments. */
 enum machine_error machine_add(struct machine *machine,
     const struct policy *policy, const struct machine_task *tasks, size_t count,
     uint8_t *results);
 
 struct machine_take {
-	const char *worker;
-	size_t worker_length;
-	size_t limit; /* 1 to MACHINE_TASKS_MAX */
+	struct argument worker;
+	uint64_t limit; /* 1 to MACHINE_TASKS_MAX */
 	uint64_t visibility_ms;
 	/* Not 0: if the worker has leases of a take with this number, these
 	 * are the answer, since that take's answer was lost. */
@@ -241,44 +265,41 @@ struct machine_take {
 enum machine_error machine_take(struct machine *machine,
     const struct machine_take *take, struct record **taken, size_t *count);
 
-enum machine_outcome {
-	OUTCOME_DONE,
-	OUTCOME_RETRY,
-	OUTCOME_FAIL
+enum machine_verb {
+	/* Of an attempt: */
+	ORDER_DONE,
+	ORDER_FAIL,
+	ORDER_RETRY,
+	ORDER_EXTEND,
+	/* Of a task: */
+	ORDER_CANCEL,
+	ORDER_RESCHEDULE, /* its next attempt is the first again */
+	ORDER_REPLAY,
+	ORDER_DROP
 };
 
 #define RETRY_BY_POLICY UINT64_MAX
 
-/* False: this is not the record's newest attempt, or it has ended. */
-bool machine_finish(struct machine *machine, const char *id, size_t id_length,
-    uint64_t fence, enum machine_outcome outcome, uint64_t retry_ms,
-    const char *reason, size_t reason_length);
-bool machine_extend(struct machine *machine, const char *id, size_t id_length,
-    uint64_t fence, uint64_t visibility_ms);
+struct machine_order {
+	uint64_t verb; /* enum machine_verb */
+	/* RETRY: the delay, or RETRY_BY_POLICY. EXTEND: the visibility.
+	 * RESCHEDULE: when it is due. */
+	uint64_t ms;
+	struct argument reason; /* FAIL */
+};
 
-/* True: it is cancelled now, or was before. */
-bool machine_cancel(struct machine *machine, const char *id, size_t id_length);
-/* True: its next attempt is the first again, and due then. */
-bool machine_reschedule(
-    struct machine *machine, const char *id, size_t id_length, uint64_t due_ms);
-/* Dead letters. */
-bool machine_replay(struct machine *machine, const char *id, size_t id_length);
-bool machine_drop(struct machine *machine, const char *id, size_t id_length);
+/* False: the record is not in a state for that, or fence is not its newest
+ * attempt. Only for orders of an attempt, fence counts. */
+bool machine_order(struct machine *machine, const struct machine_order *order,
+    const struct argument *id, uint64_t fence);
 
-void machine_set_limits(
-    struct machine *machine, const struct machine_limits *limits);
-void machine_set_paused(struct machine *machine, bool paused);
-void machine_set_level(struct machine *machine, bool memory_level);
+/* Each only if it differs. */
+void machine_set(struct machine *machine, const struct machine_limits *limits,
+    bool paused, bool memory_level);
 
-const struct record *machine_get(
-    const struct machine *machine, const char *id, size_t id_length);
-
-/* Visits records of a state, some with each call; returns the next cursor, 0 at
- * the end. The first is 0. A record that is in this state during the whole scan
- * is visited once. At most so many buckets are looked through. */
-uint64_t machine_list(struct machine *machine, enum machine_state state,
-    uint64_t cursor, size_t buckets,
-    void (*visit)(const struct record *record, void *ctx), void *ctx);
+/* NULL: there is none. */
+struct record *machine_find(
+    const struct machine *machine, const struct argument *id);
 
 static inline const char *
 record_payload(const struct record *record)
@@ -286,11 +307,19 @@ record_payload(const struct record *record)
 	return record->bytes + record->id_length;
 }
 
+/* The worker or the reason. */
+struct argument record_text(const struct record *record);
+
+static inline uint64_t
+minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 /*
  * SAVING. The state is a header and an encoded record each, in this order: the
- * due ones, first to last; those in the wheel and the leases; dead letters.
+ * due ones and the dead, each first to last; those in the wheels.
  */
-
 struct machine_sink {
 	void (*piece)(void *ctx, const void *bytes, size_t length);
 	void *ctx;
@@ -299,11 +328,13 @@ struct machine_sink {
 #define MACHINE_HEADER_MAX 512
 size_t machine_save_header(
     const struct machine *machine, unsigned char header[MACHINE_HEADER_MAX]);
-/* How long the encoded record is, and the encoded record. */
-size_t record_encoded_length(const struct record *record);
-void record_encode(const struct record *record, unsigned char *to);
+/* Returns how long the encoded record is. */
+size_t record_encode(const struct record *record, unsigned char *to);
+/* Room for that. */
+size_t record_encoded_max(const struct record *record);
 /* The header is not a part. sink gets each record by itself. */
-void machine_save(struct machine *machine, const struct machine_sink *sink);
+void machine_save(
+    const struct machine *machine, const struct machine_sink *sink);
 
 /* Into a new machine: the header, then each record, then the end. False: not
  * what was saved by this version, or damaged, or no memory: destroy it. */
@@ -311,32 +342,31 @@ bool machine_load_header(
     struct machine *machine, const void *header, size_t length);
 bool machine_load_record(
     struct machine *machine, const void *bytes, size_t length);
-bool machine_load_end(struct machine *machine);
+bool machine_load_end(const struct machine *machine);
 
 /* Everything that is a part of the state, in one number: equal machines have
  * equal digests. O(n). */
-uint64_t machine_digest(struct machine *machine);
+uint64_t machine_digest(const struct machine *machine);
 
 /*
  * ROWS. For a host that stores each record as a row, by its serial, and the
- * header. machine_track makes the machine remember what has changed; before
- * each command machine_reserve makes room for that (false: no memory). After
- * its transaction the host calls machine_settle. If that did not commit, it
- * calls machine_undo, which puts all that has changed back to the stored rows,
- * and loads the stored header: row returns NULL where none is stored. False:
- * no memory, or a damaged row; the machine must then be loaded anew.
+ * header. If it is tracked, the machine remembers what has changed: the host
+ * stores each record that machine_changed returns, or removes its row if its
+ * state is STATE_NONE, and calls machine_settle after its transaction. If that
+ * did not commit, it calls machine_undo, which puts all that has changed back
+ * to the stored rows, and loads the stored header: row returns NULL where none
+ * is stored. False: no memory, or a damaged row; the machine must then be
+ * loaded anew.
  */
 struct machine_rows {
 	const void *(*row)(void *ctx, uint64_t serial, size_t *length);
 	void *ctx;
 };
 
-void machine_track(struct machine *machine);
-bool machine_reserve(struct machine *machine);
+/* The one after this one, or the first one after NULL; NULL: no more. */
+const struct record *machine_changed(
+    const struct machine *machine, const struct record *after);
 void machine_settle(struct machine *machine);
 bool machine_undo(struct machine *machine, const struct machine_rows *rows);
-
-/* For tests: NULL, or the invariant that is broken. O(n). */
-const char *machine_check(struct machine *machine);
 
 #endif

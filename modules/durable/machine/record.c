@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of records and of what belongs to them: policies, leases, workers,
+ * The memory of records and of what belongs to them: policies, leases, takes,
  * reasons. A record is one block: a struct, the id, the payload.
+ *
+ * While changes are tracked, a record that is destroyed stays in their list
+ * until they are settled: in the state STATE_NONE, without anything else.
  */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "modules/durable/machine/internal.h"
 
-#define CHANGES_FIRST 16384
-/* Records that one command can change: those of its advance, each task of it,
- * each that it takes or finds expired. */
-#define CHANGES_OF_COMMAND (2 * ADVANCE_WORK + 2 * MACHINE_TASKS_MAX)
-
-struct memory memory = {malloc, calloc, realloc, free};
+struct memory memory = {malloc, calloc, free, malloc_usable_size};
 
 const struct policy machine_policy = {
     .attempts = 20,
@@ -22,7 +21,7 @@ const struct policy machine_policy = {
     .result_ms = 600000,
 };
 
-const void *
+static const void *
 record_key(const struct node *node, size_t *length)
 {
 	const struct record *record = (const void *)node;
@@ -31,19 +30,46 @@ record_key(const struct node *node, size_t *length)
 	return record->bytes;
 }
 
-const void *
-worker_key(const struct node *node, size_t *length)
+static const void *
+record_time(const struct node *node, size_t *length)
 {
-	const struct worker *worker = (const void *)node;
-
-	*length = worker->length;
-	return worker->name;
+	*length = sizeof(uint64_t);
+	return &container_of(node, struct record, by_time)->time_ms;
 }
 
-struct record *
-machine_find(const struct machine *machine, const char *id, size_t id_length)
+static const void *
+lease_time(const struct node *node, size_t *length)
 {
-	return (void *)table_find(&machine->records, id, id_length);
+	*length = sizeof(uint64_t);
+	return &((const struct lease *)(const void *)node)->record->time_ms;
+}
+
+static const void *
+take_key(const struct node *node, size_t *length)
+{
+	const struct take *take = (const void *)node;
+
+	*length = sizeof(take->request) + take->length;
+	return &take->request;
+}
+
+static const void *
+policy_key(const struct node *node, size_t *length)
+{
+	*length = sizeof(struct policy) - offsetof(struct policy, attempts);
+	return &((const struct policy *)(const void *)node)->attempts;
+}
+
+void
+tables_begin(struct machine *machine, uint64_t seed)
+{
+	const struct table times = {.key = record_time, .numbers = true};
+
+	machine->records = (struct table){.key = record_key, .seed = seed};
+	machine->takes = (struct table){.key = take_key, .seed = seed};
+	machine->policies = (struct table){.key = policy_key, .seed = seed};
+	machine->wheel.groups = machine->leases.groups = times;
+	machine->leases.groups.key = lease_time;
 }
 
 static void *
@@ -52,223 +78,188 @@ block_create(struct machine *machine, size_t bytes)
 	void *block = memory.allocate(bytes);
 
 	if (block != NULL)
-		machine->bytes += bytes;
+		machine->bytes += memory.size(block);
 	return block;
 }
 
 static void
-block_destroy(struct machine *machine, void *block, size_t bytes)
+block_destroy(struct machine *machine, void *block)
 {
-	machine->bytes -= bytes;
+	machine->bytes -= memory.size(block);
 	memory.release(block);
 }
 
-static size_t
-record_bytes(const struct record *record)
+struct record *
+machine_find(const struct machine *machine, const struct argument *id)
 {
-	return sizeof(*record) + record->id_length + record->payload_length;
-}
-
-static bool
-policy_equals(const struct policy *a, const struct policy *b)
-{
-	return a->attempts == b->attempts &&
-	    a->retry_first_ms == b->retry_first_ms &&
-	    a->retry_most_ms == b->retry_most_ms &&
-	    a->expires_ms == b->expires_ms && a->result_ms == b->result_ms;
-}
-
-static struct policy **
-policy_slot(struct machine *machine, const struct policy *policy)
-{
-	uint64_t hash = policy->attempts + 3 * policy->retry_first_ms +
-	    5 * policy->retry_most_ms + 7 * policy->expires_ms +
-	    11 * policy->result_ms;
-
-	return &machine->policies[(hash ^ hash >> 7) & 7];
+	return (void *)table_find(&machine->records, id->bytes, id->length);
 }
 
 static struct policy *
-policy_take(struct machine *machine, const struct policy *policy)
+policy_take(struct machine *machine, const struct policy *like)
 {
-	struct policy **slot = policy_slot(machine, policy);
-	struct policy *made;
+	size_t length;
+	const void *key = policy_key(&like->node, &length);
+	struct policy *policy =
+	    (void *)table_find(&machine->policies, key, length);
 
-	if (*slot == NULL || !policy_equals(*slot, policy)) {
-		made = block_create(machine, sizeof(*made));
-		if (made == NULL)
+	if (policy == NULL) {
+		policy = block_create(machine, sizeof(*policy));
+		if (policy == NULL)
 			return NULL;
-		*made = *policy;
-		made->references = 0;
-		*slot = made;
+		*policy = *like;
+		policy->references = 0;
+		table_insert(&machine->policies, &policy->node);
 	}
-	(*slot)->references++;
-	return *slot;
+	policy->references++;
+	return policy;
 }
 
 static void
 policy_release(struct machine *machine, struct policy *policy)
 {
-	struct policy **slot = policy_slot(machine, policy);
-
 	if (--policy->references > 0)
 		return;
-	if (*slot == policy)
-		*slot = NULL;
-	block_destroy(machine, policy, sizeof(*policy));
+	table_remove(&machine->policies, &policy->node);
+	block_destroy(machine, policy);
 }
 
 struct record *
 record_create(struct machine *machine, const struct policy *policy,
     const struct machine_task *task)
 {
-	size_t bytes =
-	    sizeof(struct record) + task->id_length + task->payload_length;
-	struct record *record = block_create(machine, bytes);
+	const struct argument *id = &task->id, *payload = &task->payload;
+	struct record *record = block_create(
+	    machine, sizeof(*record) + id->length + payload->length);
 
 	if (record == NULL)
 		return NULL;
 	memset(record, 0, sizeof(*record));
 	record->policy = policy_take(machine, policy);
 	if (record->policy == NULL) {
-		block_destroy(machine, record, bytes);
+		block_destroy(machine, record);
 		return NULL;
 	}
-	record->id_length = (uint8_t)task->id_length;
-	record->payload_length = (uint32_t)task->payload_length;
-	record->due_ms = record->time_ms = task->due_ms;
-	memcpy(record->bytes, task->id, task->id_length);
-	memcpy(record->bytes + task->id_length, task->payload,
-	    task->payload_length);
-	table_insert(&machine->records, &record->node);
+	record->id_length = id->length & 127;
+	record->payload_length = payload->length & 0x1fffff;
+	record->due_ms = task->due_ms & MACHINE_TIME_MAX_MS;
+	record->time_ms = task->due_ms;
+	memcpy(record->bytes, id->bytes, id->length);
+	memcpy(record->bytes + id->length, payload->bytes, payload->length);
+	table_insert(&machine->records, &record->by_id);
 	return record;
+}
+
+/* Nothing but the list of changes has it any more. */
+static void
+record_retire(struct machine *machine, struct record *record)
+{
+	record->state = STATE_NONE;
+	if (record->changed == NULL)
+		block_destroy(machine, record);
 }
 
 void
 record_destroy(struct machine *machine, struct record *record)
 {
-	record_changed(machine, record);
-	if (record->change != 0)
-		machine->changes[record->change - 1].record = NULL;
-	table_remove(&machine->records, &record->node);
+	table_remove(&machine->records, &record->by_id);
 	policy_release(machine, record->policy);
-	block_destroy(machine, record, record_bytes(record));
+	record_retire(machine, record);
 }
 
 struct record *
-record_shrink(struct machine *machine, struct record *record)
+record_remake(struct machine *machine, struct record *record,
+    size_t payload_length, const struct argument *reason)
 {
-	size_t bytes = sizeof(*record) + record->id_length;
-	struct record *small;
+	size_t bytes = sizeof(*record) + record->id_length + payload_length;
+	struct record *made = block_create(machine, bytes + reason->length);
 
-	if (record->payload_length == 0)
+	record->reason_length = 0;
+	if (made == NULL)
 		return record;
-	small = block_create(machine, bytes);
-	if (small == NULL)
-		return record;
-	memcpy(small, record, bytes);
-	small->payload_length = 0;
-	table_replace(&machine->records, &record->node, &small->node);
-	if (small->change != 0)
-		machine->changes[small->change - 1].record = small;
-	block_destroy(machine, record, record_bytes(record));
-	return small;
+	memcpy(made, record, bytes);
+	memcpy((char *)made + bytes, reason->bytes, reason->length);
+	made->payload_length = payload_length & 0x1fffff;
+	made->reason_length = reason->length;
+	made->changed = NULL;
+	table_remove(&machine->records, &record->by_id);
+	table_insert(&machine->records, &made->by_id);
+	if (record->changed != NULL)
+		record_changed(machine, made);
+	record->serial = 0; /* its row is that of the other one */
+	record_retire(machine, record);
+	return made;
 }
 
-/* Without memory, the reason is lost, and nothing else. */
-void
-record_set_reason(struct machine *machine, struct record *record,
-    const char *text, size_t length)
+struct take *
+take_find(const struct machine *machine, const struct argument *worker,
+    uint64_t request)
 {
-	record->reason = block_create(machine, sizeof(struct reason) + length);
-	if (record->reason == NULL)
-		return;
-	record->reason->length = length;
-	memcpy(record->reason->text, text, length);
+	char key[sizeof(request) + MACHINE_WORKER_MAX];
+
+	memcpy(key, &request, sizeof(request));
+	memcpy(key + sizeof(request), worker->bytes, worker->length);
+	return (void *)table_find(
+	    &machine->takes, key, sizeof(request) + worker->length);
 }
 
-void
-record_clear_reason(struct machine *machine, struct record *record)
+static struct take *
+take_create(
+    struct machine *machine, const struct argument *worker, uint64_t request)
 {
-	if (record->reason != NULL)
-		block_destroy(machine, record->reason,
-		    sizeof(struct reason) + record->reason->length);
-	record->reason = NULL;
-}
+	struct take *take =
+	    block_create(machine, sizeof(*take) + worker->length);
 
-static struct worker *
-worker_take(struct machine *machine, const char *name, size_t length)
-{
-	struct worker *worker =
-	    (void *)table_find(&machine->workers, name, length);
-
-	if (worker != NULL)
-		return worker;
-	if (!table_prepare(&machine->workers))
+	if (take == NULL)
 		return NULL;
-	worker = block_create(machine, sizeof(*worker) + length);
-	if (worker == NULL)
-		return NULL;
-	worker->leases = NULL;
-	worker->length = length;
-	memcpy(worker->name, name, length);
-	table_insert(&machine->workers, &worker->node);
-	return worker;
-}
-
-static void
-worker_release(struct machine *machine, struct worker *worker)
-{
-	if (worker->leases != NULL)
-		return;
-	table_remove(&machine->workers, &worker->node);
-	if (machine->workers.count == 0)
-		table_clear(&machine->workers, NULL);
-	block_destroy(machine, worker, sizeof(*worker) + worker->length);
+	list_init(&take->leases);
+	take->length = worker->length;
+	take->request = request;
+	memcpy(take->name, worker->bytes, worker->length);
+	table_insert(&machine->takes, &take->node);
+	return take;
 }
 
 bool
-record_lease(struct machine *machine, struct record *record, const char *worker,
-    size_t worker_length, uint64_t request, uint64_t due_ms)
+record_lease(struct machine *machine, struct record *record,
+    const struct argument *worker, uint64_t request, uint64_t due_ms)
 {
-	struct worker *of = worker_take(machine, worker, worker_length);
-	struct lease *lease;
+	struct lease *lease = block_create(machine, sizeof(*lease));
+	struct take *take = take_find(machine, worker, request);
+	struct link *before;
 
-	if (of == NULL)
+	if (lease == NULL)
 		return false;
-	lease = block_create(machine, sizeof(*lease));
-	if (lease == NULL) {
-		worker_release(machine, of);
+	if (take == NULL)
+		take = take_create(machine, worker, request);
+	if (take == NULL) {
+		block_destroy(machine, lease);
 		return false;
 	}
-	*lease = (struct lease){
-	    .record = record,
-	    .worker = of,
-	    .next = of->leases,
-	    .request = request,
-	    .due_ms = due_ms,
-	};
-	if (of->leases != NULL)
-		of->leases->prev = lease;
-	of->leases = lease;
+	/* In a machine that is loaded, they come by their times. */
+	before = &take->leases;
+	while (request != 0 && before->prev != &take->leases &&
+	    container_of(before->prev, struct lease, link)->record->fence >
+		record->fence)
+		before = before->prev;
+	*lease =
+	    (struct lease){.take = take, .record = record, .due_ms = due_ms};
+	list_insert(before, &lease->link);
 	record->lease = lease;
 	return true;
 }
 
 void
-record_release_lease(struct machine *machine, struct record *record)
+record_release(struct machine *machine, struct record *record)
 {
-	struct lease *lease = record->lease;
+	struct take *take = record->lease->take;
 
-	if (lease->prev != NULL)
-		lease->prev->next = lease->next;
-	else
-		lease->worker->leases = lease->next;
-	if (lease->next != NULL)
-		lease->next->prev = lease->prev;
-	worker_release(machine, lease->worker);
-	block_destroy(machine, lease, sizeof(*lease));
-	record->lease = NULL;
+	list_remove(&record->lease->link);
+	block_destroy(machine, record->lease);
+	if (!list_is_empty(&take->leases))
+		return;
+	table_remove(&machine->takes, &take->node);
+	block_destroy(machine, take);
 }
 
 static void
@@ -278,112 +269,90 @@ record_free(struct node *node)
 
 	if (record->state == STATE_RUNNING)
 		memory.release(record->lease);
-	else if (record->state == STATE_DEAD)
-		memory.release(record->reason);
-	if (--record->policy->references == 0)
-		memory.release(record->policy);
 	memory.release(record);
 }
 
 static void
-worker_free(struct node *node)
+node_free(struct node *node)
 {
 	memory.release(node);
 }
 
 void
-machine_clear(struct machine *machine)
+tables_end(struct machine *machine)
 {
+	machine_settle(machine);
+	table_clear(&machine->wheel.groups, NULL);
+	table_clear(&machine->leases.groups, NULL);
 	table_clear(&machine->records, record_free);
-	table_clear(&machine->workers, worker_free);
-}
-
-bool
-machine_map_wheels(struct machine *machine)
-{
-	struct wheel_slot *slots;
-
-	if (machine->wheel.slots != NULL)
-		return true;
-	if (!table_prepare(&machine->records))
-		return false;
-	slots = memory.zeroed(WHEEL_SLOTS + LEASE_SLOTS, sizeof(*slots));
-	if (slots == NULL)
-		return false;
-	machine->wheel =
-	    (struct wheel){.slots = slots, .mask = WHEEL_SLOTS - 1};
-	machine->leases = (struct wheel){
-	    .slots = slots + WHEEL_SLOTS, .mask = LEASE_SLOTS - 1};
-	return true;
-}
-
-void
-machine_unmap_if_empty(struct machine *machine)
-{
-	if (machine->records.count > 0)
-		return;
-	table_clear(&machine->records, NULL);
-	memory.release(machine->wheel.slots);
-	machine->wheel = (struct wheel){0};
-	machine->leases = (struct wheel){0};
+	table_clear(&machine->takes, node_free);
+	table_clear(&machine->policies, node_free);
 }
 
 size_t
 machine_memory(const struct machine *machine)
 {
-	size_t slots = machine->wheel.slots == NULL
-	    ? 0
-	    : (WHEEL_SLOTS + LEASE_SLOTS) * sizeof(struct wheel_slot);
-
-	return sizeof(*machine) + machine->bytes + machine->records.bytes +
-	    machine->workers.bytes + slots +
-	    machine->changes_max * sizeof(struct change);
+	return sizeof(*machine) + machine->bytes +
+	    table_memory(&machine->records) + table_memory(&machine->takes) +
+	    table_memory(&machine->policies) +
+	    table_memory(&machine->wheel.groups) +
+	    table_memory(&machine->leases.groups);
 }
 
 void
 record_changed(struct machine *machine, struct record *record)
 {
+	struct record *last = machine->changed_last;
+
 	machine->revision++;
-	if (!machine->tracked || record->change != 0)
+	if (!machine->tracked || record->changed != NULL)
 		return;
-	machine->changes[machine->changes_count++] =
-	    (struct change){record->serial, record};
-	record->change = (uint32_t)machine->changes_count;
+	record->changed = record;
+	machine->changed_last = record;
+	if (last != NULL)
+		last->changed = record;
+	else
+		machine->changed_first = record;
 }
 
 void
-machine_track(struct machine *machine)
+changed_truncate(struct machine *machine, struct record *last)
 {
-	machine->tracked = true;
+	machine->changed_last = last;
+	if (last != NULL)
+		last->changed = last;
+	else
+		machine->changed_first = NULL;
 }
 
-bool
-machine_reserve(struct machine *machine)
+/* NULL: it is the last one. */
+struct record *
+record_next_changed(const struct record *record)
 {
-	size_t most =
-	    machine->changes_max == 0 ? CHANGES_FIRST : machine->changes_max;
-	struct change *changes;
+	return record->changed == record ? NULL : record->changed;
+}
 
-	while (most < machine->changes_count + CHANGES_OF_COMMAND)
-		most *= 2;
-	if (most == machine->changes_max)
-		return true;
-	changes = memory.resize(machine->changes, most * sizeof(*changes));
-	if (changes == NULL)
-		return false;
-	machine->changes = changes;
-	machine->changes_max = most;
-	return true;
+const struct record *
+machine_changed(const struct machine *machine, const struct record *after)
+{
+	do
+		after = after == NULL ? machine->changed_first
+				      : record_next_changed(after);
+	while (after != NULL && after->serial == 0);
+	return after;
 }
 
 void
 machine_settle(struct machine *machine)
 {
-	size_t i;
+	struct record *record = machine->changed_first;
+	struct record *next;
 
-	for (i = 0; i < machine->changes_count; i++) {
-		if (machine->changes[i].record != NULL)
-			machine->changes[i].record->change = 0;
+	changed_truncate(machine, NULL);
+	for (; record != NULL; record = next) {
+		next = record_next_changed(record);
+		record->changed = NULL;
+		if (record->state == STATE_NONE)
+			record_retire(machine, record);
 	}
-	machine->changes_count = 0;
 }

@@ -14,12 +14,9 @@
 
 #include <string.h>
 
-#include "modules/durable/machine/memory.h"
-
-#define SEGMENT_BITS 9
-#define TABLE_SEGMENT ((size_t)1 << SEGMENT_BITS)
-/* The table shrinks when there are so many buckets for each entry. */
-#define SPARSE 4
+/* Entries of a bucket, on average, when the table grows. It shrinks when there
+ * is less than one. */
+#define LOAD 2
 
 static uint64_t
 hash_mix(uint64_t hash, uint64_t word)
@@ -29,20 +26,22 @@ hash_mix(uint64_t hash, uint64_t word)
 }
 
 static uint64_t
-hash_bytes(uint64_t seed, const void *bytes, size_t length)
+key_hash(const struct table *table, const void *key, size_t length)
 {
-	const unsigned char *at = bytes;
-	uint64_t hash = hash_mix(seed, length);
+	const unsigned char *at = key;
+	uint64_t hash = hash_mix(table->seed, length);
 	uint64_t word;
 
 	for (; length >= sizeof(word); length -= sizeof(word)) {
 		memcpy(&word, at, sizeof(word));
+		if (table->numbers)
+			return word;
 		hash = hash_mix(hash, word);
 		at += sizeof(word);
 	}
 	word = 0;
 	memcpy(&word, at, length);
-	hash = hash_mix(hash_mix(hash, word), seed);
+	hash = hash_mix(hash_mix(hash, word), table->seed);
 	return hash ^ hash >> 32;
 }
 
@@ -52,34 +51,59 @@ node_hash(const struct table *table, const struct node *node)
 	size_t length;
 	const void *key = table->key(node, &length);
 
-	return hash_bytes(table->seed, key, length);
+	return key_hash(table, key, length);
 }
 
-/* The largest power of two that is not greater. */
-static size_t
-table_level(const struct table *table)
+static unsigned
+log2_of(size_t number)
 {
-	return (size_t)1 << (63 - __builtin_clzll(table->buckets));
+	return 63 - (unsigned)__builtin_clzll(number);
+}
+
+static size_t
+table_buckets(const struct table *table)
+{
+	return TABLE_FIRST + table->grown;
 }
 
 static size_t
 bucket_number(const struct table *table, uint64_t hash)
 {
-	size_t level = table_level(table);
+	size_t buckets = table_buckets(table);
+	size_t level = (size_t)1 << log2_of(buckets);
 	size_t number = hash & (2 * level - 1);
 
-	return number < table->buckets ? number : number - level;
+	return number < buckets ? number : number - level;
 }
 
-static struct node **
+/* The segment that begins with this bucket or a lower one. */
+static unsigned
+segment_of(size_t number)
+{
+	return log2_of(number / TABLE_FIRST);
+}
+
+static struct bucket *
 bucket_at(const struct table *table, size_t number)
 {
-	return &table->segments[number >> SEGMENT_BITS]
-			       [number & (TABLE_SEGMENT - 1)];
+	unsigned segment;
+
+	if (number < TABLE_FIRST)
+		return (struct bucket *)(uintptr_t)&table->first[number];
+	segment = segment_of(number);
+	return &table->segments[segment]
+			       [number - ((size_t)TABLE_FIRST << segment)];
 }
 
-static struct node **
-bucket_of(const struct table *table, uint64_t hash)
+/* The one that a bucket was split from. */
+static struct bucket *
+bucket_before(const struct table *table, size_t number)
+{
+	return bucket_at(table, number - ((size_t)1 << log2_of(number)));
+}
+
+struct bucket *
+table_bucket(const struct table *table, uint64_t hash)
 {
 	return bucket_at(table, bucket_number(table, hash));
 }
@@ -87,13 +111,11 @@ bucket_of(const struct table *table, uint64_t hash)
 struct node *
 table_find(const struct table *table, const void *key, size_t length)
 {
-	struct node *node;
+	struct node *node =
+	    table_bucket(table, key_hash(table, key, length))->first;
 	const void *its_key;
 	size_t its_length;
 
-	if (table->count == 0)
-		return NULL;
-	node = *bucket_of(table, hash_bytes(table->seed, key, length));
 	for (; node != NULL; node = node->chain) {
 		its_key = table->key(node, &its_length);
 		if (its_length == length && memcmp(its_key, key, length) == 0)
@@ -102,133 +124,83 @@ table_find(const struct table *table, const void *key, size_t length)
 	return node;
 }
 
-static bool
-directory_grow(struct table *table)
-{
-	size_t most = table->segments_max == 0 ? 8 : 2 * table->segments_max;
-	struct node ***segments =
-	    memory.resize(table->segments, most * sizeof(*segments));
-
-	if (segments == NULL)
-		return false;
-	table->bytes += (most - table->segments_max) * sizeof(*segments);
-	table->segments = segments;
-	table->segments_max = most;
-	return true;
-}
-
-/* Makes room for one more bucket, of a new segment maybe. */
-static bool
-bucket_prepare(struct table *table)
-{
-	size_t segment = table->buckets >> SEGMENT_BITS;
-	struct node **buckets;
-
-	if (table->buckets & (TABLE_SEGMENT - 1))
-		return true;
-	if (segment == table->segments_max && !directory_grow(table))
-		return false;
-	buckets = memory.zeroed(TABLE_SEGMENT, sizeof(struct node *));
-	if (buckets == NULL)
-		return false;
-	table->segments[segment] = buckets;
-	table->bytes += TABLE_SEGMENT * sizeof(struct node *);
-	return true;
-}
-
-bool
-table_prepare(struct table *table)
-{
-	if (table->buckets == 0 && bucket_prepare(table))
-		table->buckets = 1;
-	return table->buckets != 0;
-}
-
-/* Moves the entries that belong to the bucket that was added last. */
 static void
-bucket_split(struct table *table)
+table_grow(struct table *table)
 {
-	size_t added = table->buckets - 1;
-	size_t top = (size_t)1 << (63 - __builtin_clzll(added));
-	struct node **from, **to;
+	size_t added = table_buckets(table);
+	struct bucket *segment, *to;
+	struct node **from;
 	struct node *node;
 
-	from = bucket_at(table, added - top);
+	if ((added & (added - 1)) == 0) {
+		segment = memory.zeroed(added, sizeof(*segment));
+		if (segment == NULL)
+			return;
+		table->segments[segment_of(added)] = segment;
+	}
+	table->grown++;
 	to = bucket_at(table, added);
+	to->least = bucket_before(table, added)->least;
+	from = &bucket_before(table, added)->first;
 	while ((node = *from) != NULL) {
 		if (bucket_number(table, node_hash(table, node)) != added) {
 			from = &node->chain;
 			continue;
 		}
 		*from = node->chain;
-		node->chain = *to;
-		*to = node;
+		node->chain = to->first;
+		to->first = node;
 	}
+}
+
+static void
+table_shrink(struct table *table)
+{
+	size_t number = table_buckets(table) - 1;
+	struct bucket *last = bucket_at(table, number);
+	struct bucket *before = bucket_before(table, number);
+	struct node **end = &before->first;
+	unsigned segment = segment_of(number);
+
+	if (last->least < before->least)
+		before->least = last->least;
+	while (*end != NULL)
+		end = &(*end)->chain;
+	*end = last->first;
+	last->first = NULL;
+	table->grown--;
+	if ((number & (number - 1)) != 0)
+		return;
+	memory.release(table->segments[segment]);
+	table->segments[segment] = NULL;
 }
 
 void
 table_insert(struct table *table, struct node *node)
 {
-	struct node **bucket = bucket_of(table, node_hash(table, node));
+	uint64_t hash = node_hash(table, node);
+	struct bucket *bucket = table_bucket(table, hash);
 
-	node->chain = *bucket;
-	*bucket = node;
-	if (++table->count > table->buckets && bucket_prepare(table)) {
-		table->buckets++;
-		bucket_split(table);
-	}
-}
-
-/* Removes the last bucket. */
-static void
-bucket_merge(struct table *table)
-{
-	struct node **from = bucket_at(table, table->buckets - 1);
-	struct node *node = *from;
-	struct node **to;
-	size_t segment;
-
-	*from = NULL;
-	table->buckets--;
-	while (node != NULL) {
-		struct node *next = node->chain;
-
-		to = bucket_of(table, node_hash(table, node));
-		node->chain = *to;
-		*to = node;
-		node = next;
-	}
-	if ((table->buckets & (TABLE_SEGMENT - 1)) != 0)
-		return;
-	segment = table->buckets >> SEGMENT_BITS;
-	memory.release(table->segments[segment]);
-	table->bytes -= TABLE_SEGMENT * sizeof(struct node *);
-}
-
-static struct node **
-node_place(struct table *table, const struct node *node)
-{
-	struct node **place = bucket_of(table, node_hash(table, node));
-
-	while (*place != node)
-		place = &(*place)->chain;
-	return place;
+	if (bucket->first == NULL || hash < bucket->least)
+		bucket->least = hash;
+	node->chain = bucket->first;
+	bucket->first = node;
+	if (++table->count > LOAD * table_buckets(table))
+		table_grow(table);
 }
 
 void
 table_remove(struct table *table, struct node *node)
 {
-	*node_place(table, node) = node->chain;
-	table->count--;
-	if (table->buckets > 1 && table->buckets > SPARSE * table->count)
-		bucket_merge(table);
-}
+	struct node **place =
+	    &table_bucket(table, node_hash(table, node))->first;
 
-void
-table_replace(struct table *table, struct node *node, struct node *with)
-{
-	*node_place(table, node) = with;
-	with->chain = node->chain;
+	while (*place != node)
+		place = &(*place)->chain;
+	*place = node->chain;
+	table->count--;
+	if (table->grown > 0 && table_buckets(table) > table->count)
+		table_shrink(table);
 }
 
 void
@@ -237,18 +209,27 @@ table_clear(struct table *table, void (*release)(struct node *node))
 	struct node *node, *next;
 	size_t number;
 
-	for (number = 0; number < table->buckets && release != NULL; number++) {
-		for (node = *bucket_at(table, number); node; node = next) {
+	for (number = 0; number < table_buckets(table); number++) {
+		node = bucket_at(table, number)->first;
+		for (; node != NULL && release != NULL; node = next) {
 			next = node->chain;
 			release(node);
 		}
 	}
-	for (number = 0; number < table->buckets; number += TABLE_SEGMENT)
-		memory.release(table->segments[number >> SEGMENT_BITS]);
-	memory.release(table->segments);
-	table->count = 0;
-	table->segments = NULL;
-	table->segments_max = table->buckets = table->bytes = 0;
+	for (number = 0; number < TABLE_SEGMENTS; number++)
+		memory.release(table->segments[number]);
+	memset(table->first, 0, sizeof(table->first));
+	memset(table->segments, 0, sizeof(table->segments));
+	table->count = table->grown = 0;
+}
+
+size_t
+table_memory(const struct table *table)
+{
+	/* Up to the end of the segment of the last bucket. */
+	size_t end = (size_t)2 << log2_of(table_buckets(table) - 1);
+
+	return (end - TABLE_FIRST) * sizeof(struct bucket);
 }
 
 static uint64_t
@@ -267,32 +248,25 @@ bits_reversed(uint64_t x)
 static uint64_t
 bucket_end(const struct table *table, size_t number)
 {
-	size_t level = table_level(table);
+	size_t buckets = table_buckets(table);
+	size_t level = (size_t)1 << log2_of(buckets);
 	/* Whether its entries have one more bit in common. */
-	bool split = number >= level || number + level < table->buckets;
-	size_t spread = split ? 2 * level : level;
+	bool split = number >= level || number + level < buckets;
 
-	if (spread == 1)
-		return 0;
 	return bits_reversed(number) +
-	    (UINT64_C(1) << (64 - __builtin_ctzll(spread)));
+	    (UINT64_C(1) << (64 - log2_of(level) - split));
 }
 
 uint64_t
-table_scan(struct table *table, uint64_t cursor,
+table_scan(const struct table *table, uint64_t cursor,
     void (*visit)(struct node *node, void *ctx), void *ctx)
 {
-	struct node *node;
-	uint64_t end;
-	size_t number;
+	size_t number = bucket_number(table, bits_reversed(cursor));
+	struct node *node = bucket_at(table, number)->first;
 
-	if (table->count == 0)
-		return 0;
-	number = bucket_number(table, bits_reversed(cursor));
-	end = bucket_end(table, number);
-	for (node = *bucket_at(table, number); node; node = node->chain) {
+	for (; node != NULL; node = node->chain) {
 		if (bits_reversed(node_hash(table, node)) >= cursor)
 			visit(node, ctx);
 	}
-	return end;
+	return bucket_end(table, number);
 }

@@ -4,6 +4,10 @@
  * Litwin, 1980; Larson, 1988). No operation moves more than one bucket, so that
  * a table of a million entries never stalls its caller. The table does not own
  * its entries: each has a struct node.
+ *
+ * A struct table of zeros, with a key, is empty, and one without entries has no
+ * memory of its own. Without memory for further buckets a table only becomes
+ * slower: nothing here fails.
  */
 #ifndef HWT_DURABLE_TABLE_H
 #define HWT_DURABLE_TABLE_H
@@ -12,34 +16,51 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The allocator of tables and machines: malloc and its siblings, unless the
+ * host sets others before its first machine. */
+extern struct memory {
+	void *(*allocate)(size_t bytes);
+	void *(*zeroed)(size_t count, size_t bytes);
+	void (*release)(void *block);
+	size_t (*size)(void *block);
+} memory;
+
+/* Buckets in the struct itself; segment k has TABLE_FIRST << k. */
+#define TABLE_FIRST 4
+#define TABLE_SEGMENTS 28
+
 struct node {
 	struct node *chain;
 };
 
+struct bucket {
+	struct node *first;
+	/* No entry has a lower hash. Only valid if there is one; it may be too
+	 * low after a removal. */
+	uint64_t least;
+};
+
 struct table {
-	uint64_t seed; /* of the hash */
 	/* The key of an entry. */
 	const void *(*key)(const struct node *node, size_t *length);
-	struct node ***segments; /* of TABLE_SEGMENT buckets each */
-	size_t segments_max; /* room in segments */
-	size_t buckets;
+	uint64_t seed; /* of the hash */
+	bool numbers; /* keys are uint64_t, and their own hashes */
+	size_t grown; /* buckets beyond the first */
 	size_t count; /* entries */
-	size_t bytes; /* memory, entries not counted */
+	struct bucket first[TABLE_FIRST];
+	struct bucket *segments[TABLE_SEGMENTS];
 };
 
 struct node *table_find(
     const struct table *table, const void *key, size_t length);
-
-/* Makes room for the first entry. False: no memory. Without room for further
- * buckets the table only becomes slower. */
-bool table_prepare(struct table *table);
 void table_insert(struct table *table, struct node *node);
 void table_remove(struct table *table, struct node *node);
-/* Puts one node in the place of another that has the same key. */
-void table_replace(struct table *table, struct node *node, struct node *with);
-/* Frees the table, after it has passed each entry to release, if that is not
- * NULL. The table is empty then. */
+/* Makes it empty. Passes each entry to release, if that is not NULL. */
 void table_clear(struct table *table, void (*release)(struct node *node));
+/* Bytes beside the struct and the entries. */
+size_t table_memory(const struct table *table);
+/* Where entries of this hash are. */
+struct bucket *table_bucket(const struct table *table, uint64_t hash);
 
 /*
  * Visits the entries of one bucket and returns the cursor of the next one; 0:
@@ -47,7 +68,7 @@ void table_clear(struct table *table, void (*release)(struct node *node));
  * whole scan is visited exactly once, however the table changes between the
  * calls. visit must not change the table.
  */
-uint64_t table_scan(struct table *table, uint64_t cursor,
+uint64_t table_scan(const struct table *table, uint64_t cursor,
     void (*visit)(struct node *node, void *ctx), void *ctx);
 
 #endif

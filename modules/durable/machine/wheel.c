@@ -1,163 +1,185 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * INVARIANTS
- *   1. A record of time T is in slot T & mask.
- *   2. next <= the slot's earliest <= the time of each record in it. Both can
- *      be too early after a removal; corrected when the wheel comes by.
+ * A hashed wheel with ticks of 1 ms (Varghese & Lauck's scheme 6), whose slots
+ * grow with what is in it: the slots are the buckets of a table by time. An
+ * entry of a slot is a group, the records of one time: its first record stands
+ * in the slot, and the others are linked to that. Groups of later rounds stay
+ * in their slot. So inserting and removing a record do not depend on how many
+ * there are, and a wheel without records has no slots in memory.
+ *
+ * Records leave the wheel in the order of their times, and those of the same
+ * time in the order in which they were inserted. So the order depends on the
+ * contents alone, and not on how often the wheel is turned.
  */
-#include "modules/durable/machine/wheel.h"
+#include "modules/durable/machine/internal.h"
 
-#include "modules/durable/machine/machine.h"
-
-/* Slots that are looked through for one unit of work. */
-#define SLOTS_PER_WORK 128
-
-static struct wheel_slot *
-slot_of(const struct wheel *wheel, uint64_t time_ms)
+/* A running record is not in need of the node of its lease for anything else,
+ * and the lease is there anyway. */
+static struct node *
+node_of(struct record *record)
 {
-	return &wheel->slots[time_ms & wheel->mask];
+	return record->state == STATE_RUNNING ? &record->lease->by_time
+					      : &record->by_time;
 }
 
-static void
-slot_append(struct wheel_slot *slot, struct record *record)
+static uint64_t
+time_of(const struct wheel *wheel, const struct node *node)
 {
-	struct record *first = slot->first;
+	size_t length;
 
-	record->next = NULL;
-	if (first == NULL) {
-		record->prev = record;
-		slot->first = record;
-		return;
-	}
-	record->prev = first->prev;
-	first->prev->next = record;
-	first->prev = record;
+	return *(const uint64_t *)wheel->groups.key(node, &length);
 }
 
-static void
-slot_unlink(struct wheel_slot *slot, struct record *record)
+/* The first record of a group. */
+static struct record *
+first_of(const struct wheel *wheel, const struct node *group)
 {
-	struct record *after = record->next;
+	size_t length;
 
-	if (slot->first == record)
-		slot->first = after;
-	else
-		record->prev->next = after;
-	if (after == NULL)
-		after = slot->first;
-	if (after != NULL)
-		after->prev = record->prev;
+	return container_of(
+	    wheel->groups.key(group, &length), struct record, time_ms);
+}
+
+static struct node *
+group_find(const struct wheel *wheel, uint64_t time_ms)
+{
+	struct node *node = table_bucket(&wheel->groups, time_ms)->first;
+
+	while (node != NULL && time_of(wheel, node) != time_ms)
+		node = node->chain;
+	return node;
 }
 
 void
 wheel_insert(struct wheel *wheel, struct record *record)
 {
-	struct wheel_slot *slot = slot_of(wheel, record->time_ms);
+	struct node *group = group_find(wheel, record->time_ms);
 
-	if (slot->first == NULL || record->time_ms < slot->earliest)
-		slot->earliest = record->time_ms;
-	if (wheel->count++ == 0 || record->time_ms < wheel->next)
+	if (wheel->groups.count == 0)
+		wheel->next = wheel->later = TIME_NEVER;
+	if (record->time_ms < wheel->next) {
+		wheel->later = wheel->next;
 		wheel->next = record->time_ms;
-	slot_append(slot, record);
+	} else if (record->time_ms < wheel->later &&
+	    record->time_ms != wheel->next) {
+		wheel->later = record->time_ms;
+	}
+	if (group != NULL) {
+		list_insert(&first_of(wheel, group)->link, &record->link);
+		return;
+	}
+	list_init(&record->link);
+	table_insert(&wheel->groups, node_of(record));
 }
 
 void
 wheel_remove(struct wheel *wheel, struct record *record)
 {
-	slot_unlink(slot_of(wheel, record->time_ms), record);
-	wheel->count--;
+	struct node *node = node_of(record);
+	struct record *after =
+	    container_of(record->link.next, struct record, link);
+
+	if (group_find(wheel, record->time_ms) == node) {
+		table_remove(&wheel->groups, node);
+		if (after != record)
+			table_insert(&wheel->groups, node_of(after));
+	}
+	list_remove(&record->link);
 }
 
-/* The next tick from from_ms on that may have a record: the first in this
- * revolution, or else the earliest of all. */
+static uint64_t
+slot_earliest(const struct wheel *wheel, const struct bucket *slot)
+{
+	uint64_t earliest_ms = TIME_NEVER;
+	const struct node *node;
+
+	for (node = slot->first; node != NULL; node = node->chain) {
+		if (time_of(wheel, node) < earliest_ms)
+			earliest_ms = time_of(wheel, node);
+	}
+	return earliest_ms;
+}
+
+/* The next tick from from_ms on that has a group: the first in this revolution,
+ * or else the earliest of all. A slot is only walked if its time may be now. */
 static uint64_t
 wheel_search(const struct wheel *wheel, uint64_t from_ms)
 {
-	uint64_t best = TIME_NEVER;
+	uint64_t slots = 2 * (TABLE_FIRST + wheel->groups.grown);
+	uint64_t best_ms = TIME_NEVER;
 	uint64_t tick;
 
-	if (wheel->count == 0)
-		return TIME_NEVER;
-	for (tick = from_ms; tick - from_ms <= wheel->mask; tick++) {
-		const struct wheel_slot *slot = slot_of(wheel, tick);
+	for (tick = from_ms; tick - from_ms < slots && tick < best_ms; tick++) {
+		struct bucket *slot = table_bucket(&wheel->groups, tick);
 
 		if (slot->first == NULL)
 			continue;
-		if (slot->earliest <= tick)
-			return tick;
-		if (slot->earliest < best)
-			best = slot->earliest;
+		if (slot->least <= tick)
+			slot->least = slot_earliest(wheel, slot);
+		if (slot->least < best_ms)
+			best_ms = slot->least;
 	}
-	return best;
+	return best_ms;
 }
 
-/* One tick. Returns how many records have left, at most so many. */
-static size_t
-wheel_tick(struct wheel *wheel, size_t most,
-    void (*act)(struct record *record, void *ctx), void *ctx)
+void
+wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t *work,
+    void (*act)(struct machine *machine, struct record *record),
+    struct machine *machine)
 {
-	struct wheel_slot *slot = slot_of(wheel, wheel->next);
-	uint64_t tick = wheel->next;
-	struct record *record, *after;
-	size_t left = 0;
+	uint64_t passed_ms = TIME_NEVER; /* the last tick that had a group */
+	const struct node *group;
+	size_t slots;
 
-	slot->earliest = TIME_NEVER;
-	for (record = slot->first; record != NULL; record = after) {
-		after = record->next;
-		if (record->time_ms != tick || left == most) {
-			if (record->time_ms < slot->earliest)
-				slot->earliest = record->time_ms;
+	while (wheel->groups.count > 0 && wheel->next <= now_ms && *work > 0) {
+		group = group_find(wheel, wheel->next);
+		if (group == NULL) {
+			wheel->next = wheel_search(wheel, wheel->later);
+			wheel->later = wheel->next + 1;
 			continue;
 		}
-		wheel_remove(wheel, record);
-		left++;
-		act(record, ctx);
+		slots = wheel->groups.count;
+		if (passed_ms > wheel->next)
+			slots = 0;
+		else if (wheel->next - passed_ms < slots)
+			slots = wheel->next - passed_ms;
+		passed_ms = wheel->next;
+		slots /= SLOTS_OF_WORK;
+		*work -= slots < *work ? slots : *work - 1;
+		for (; group != NULL && *work > 0; --*work) {
+			act(machine, first_of(wheel, group));
+			group = group_find(wheel, wheel->next);
+		}
 	}
-	return left;
 }
 
-size_t
-wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t work,
-    void (*act)(struct record *record, void *ctx), void *ctx)
-{
-	uint64_t before = TIME_NEVER; /* the last tick that had a record */
-	uint64_t tick, passed;
-	size_t left;
+struct walk {
+	const struct wheel *wheel;
+	void (*visit)(const struct record *record, void *ctx);
+	void *ctx;
+};
 
-	while (wheel->count > 0 && wheel->next <= now_ms) {
-		if (work == 0)
-			return 0;
-		tick = wheel->next;
-		left = wheel_tick(wheel, work, act, ctx);
-		/* It may have stopped before the end of the tick. */
-		work -= left;
-		if (left > 0 && before != TIME_NEVER) {
-			passed = tick - before;
-			if (passed > wheel->mask)
-				passed = wheel->mask;
-			passed /= SLOTS_PER_WORK;
-			work -= passed < work ? passed : work;
-		}
-		if (left > 0)
-			before = tick;
-		if (work > 0)
-			wheel->next = wheel_search(wheel, tick + 1);
-	}
-	return work;
+static void
+walk_group(struct node *node, void *ctx)
+{
+	const struct walk *walk = ctx;
+	const struct record *first = first_of(walk->wheel, node);
+	const struct record *record = first;
+
+	do {
+		walk->visit(record, walk->ctx);
+		record = container_of(record->link.next, struct record, link);
+	} while (record != first);
 }
 
 void
 wheel_walk(const struct wheel *wheel,
     void (*visit)(const struct record *record, void *ctx), void *ctx)
 {
-	const struct record *record;
-	uint64_t i;
+	struct walk walk = {wheel, visit, ctx};
+	uint64_t cursor = 0;
 
-	if (wheel->count == 0)
-		return;
-	for (i = 0; i <= wheel->mask; i++) {
-		record = slot_of(wheel, wheel->next + i)->first;
-		for (; record != NULL; record = record->next)
-			visit(record, ctx);
-	}
+	do
+		cursor = table_scan(&wheel->groups, cursor, walk_group, &walk);
+	while (cursor != 0);
 }

@@ -68,6 +68,7 @@ typedef void event_function(
 #define API_FUNCTIONS(F)                                                      \
 	F(alloc, Alloc, void *, (size_t))                                     \
 	F(calloc, Calloc, void *, (size_t, size_t))                           \
+	F(malloc_size, MallocSize, size_t, (void *))                          \
 	F(realloc, Realloc, void *, (void *, size_t))                         \
 	F(free, Free, void, (void *))                                         \
 	F(set_attributes, SetModuleAttribs, void,                             \

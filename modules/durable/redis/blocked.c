@@ -88,7 +88,6 @@ waiting_create(context *ctx, string *name)
 	size_t length;
 	char *place = place_of(ctx, name, &length);
 
-	(void)table_prepare(&table);
 	waiting = api.calloc(1, sizeof(*waiting) + length);
 	waiting->length = length;
 	memcpy(waiting->place, place, length);

@@ -22,15 +22,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "modules/durable/machine/memory.h"
 #include "modules/durable/redis/module.h"
 
 #define PAYLOAD_DEFAULT 65536
-#define PAYLOAD_MOST 1048576
-/* Of the words of the longest command: id, time and payload of each task. */
-#define WORDS_MAX (3 * MACHINE_TASKS_MAX + 32)
-/* HWT.X key now steady before the command, instead of its name and key. */
-#define REPLICATED_MAX (WORDS_MAX + 3)
+/* With its name and key; and after HWT.X key now steady COMMAND. */
+#define WORDS_MAX (COMMAND_WORDS_MAX + 2)
+#define REPLICATED_MAX (COMMAND_WORDS_MAX + 5)
 
 struct api api;
 uint64_t mastership;
@@ -73,45 +70,6 @@ reply_to(context *ctx)
 	return (struct reply){ctx, answer_array, answer_number, answer_bytes,
 	    answer_null, answer_error};
 }
-
-/* A replica answers nobody. */
-static void
-ignore_count(void *ctx, size_t count)
-{
-	(void)ctx;
-	(void)count;
-}
-
-static void
-ignore_number(void *ctx, uint64_t number)
-{
-	(void)ctx;
-	(void)number;
-}
-
-static void
-ignore_bytes(void *ctx, const void *bytes, size_t length)
-{
-	(void)ctx;
-	(void)bytes;
-	(void)length;
-}
-
-static void
-ignore_null(void *ctx)
-{
-	(void)ctx;
-}
-
-static void
-ignore_error(void *ctx, const char *text)
-{
-	(void)ctx;
-	(void)text;
-}
-
-static const struct reply no_reply = {
-    NULL, ignore_count, ignore_number, ignore_bytes, ignore_null, ignore_error};
 
 /* False: the key has a value of another type. */
 static bool
@@ -324,8 +282,7 @@ run_replicated(context *ctx, struct queue *queue, string **argv, int argc)
 	    .machine = queue->machine,
 	    .argc = (size_t)argc - 5,
 	    .argv = words + 5,
-	    .reply = &no_reply,
-	    .payload_max = PAYLOAD_MOST,
+	    .payload_max = MACHINE_PAYLOAD_MAX,
 	    .final = true,
 	};
 
@@ -372,14 +329,17 @@ command_x(context *ctx, string **argv, int argc)
 static int
 command_queues(context *ctx, string **argv, int argc)
 {
+	const struct argument *words = words_of(argv, argc == 3 ? 3 : 0);
+	uint64_t number;
 	call_reply *reply;
 
-	if (argc != 3)
-		return api.wrong_arity(ctx);
+	if (argc != 3 || !argument_number(&words[1], 0, INT64_MAX, &number) ||
+	    !argument_number(&words[2], 1, INT64_MAX, &number))
+		return api.reply_error(ctx, "ARG HWT.QUEUES cursor count");
 	reply = api.call(ctx, "SCAN", "scscc", argv[1], "COUNT", argv[2],
 	    "TYPE", "hwt-queue");
 	if (reply == NULL)
-		return api.reply_error(ctx, "ARG a cursor and a count");
+		return api.reply_error(ctx, "ERR the server does not scan");
 	(void)api.reply_call(ctx, reply);
 	api.free_reply(reply);
 	return API_OK;
@@ -452,7 +412,7 @@ read_options(context *ctx, string **argv, int argc)
 	word.bytes = api.string_bytes(argv[0], &word.length);
 	if (argc == 2 && argument_is(&word, "payload")) {
 		word.bytes = api.string_bytes(argv[1], &word.length);
-		if (argument_number(&word, 1, PAYLOAD_MOST, &number)) {
+		if (argument_number(&word, 1, MACHINE_PAYLOAD_MAX, &number)) {
 			payload_max = number;
 			return API_OK;
 		}
@@ -484,7 +444,8 @@ RedisModule_OnLoad(context *ctx, string **argv, int argc)
 	if (!find_functions(ctx))
 		return API_ERR;
 	api.set_attributes(ctx, "hwt", 1, API_VERSION);
-	memory = (struct memory){api.alloc, api.calloc, api.realloc, api.free};
+	memory =
+	    (struct memory){api.alloc, api.calloc, api.free, api.malloc_size};
 	if (read_options(ctx, argv, argc) != API_OK ||
 	    type_create(ctx) != API_OK || create_commands(ctx) != API_OK)
 		return API_ERR;

@@ -41,7 +41,7 @@ machine_begin(const struct queues *queues)
 
 	if (machine == NULL)
 		return NULL;
-	machine_track(machine);
+	machine->tracked = true;
 	machine->fence = queues->fence;
 	machine_new_epoch(machine);
 	return machine;
@@ -52,7 +52,7 @@ queue_create(struct queues *queues, const char *name, size_t length)
 {
 	struct queue *queue = calloc(1, sizeof(*queue) + length);
 
-	if (queue != NULL && table_prepare(&queues->names))
+	if (queue != NULL)
 		queue->machine = machine_begin(queues);
 	if (queue == NULL || queue->machine == NULL) {
 		free(queue);
@@ -208,10 +208,6 @@ queues_run(struct queues *queues, struct queue *queue,
 		call->reply->error(call->reply->ctx, "FULL the disk is full");
 		return;
 	}
-	if (!machine_reserve(queue->machine)) {
-		call->reply->error(call->reply->ctx, "OOM no memory");
-		return;
-	}
 	call->machine = queue->machine;
 	call->time = clock_time(&queue->clock);
 	command_run(command, call);
@@ -245,8 +241,7 @@ queues_tidy(struct queues *queues)
 		    time.now_ms - queue->changed_ms > EMPTY_MS;
 		if (queue->gone)
 			mark_dirty(queues, queue);
-		if (machine_wait_ms(queue->machine, time) > 0 ||
-		    !machine_reserve(queue->machine))
+		if (machine_wait_ms(queue->machine, time) > 0)
 			continue;
 		revision = stored_revision(queue->machine);
 		machine_advance(queue->machine, time);
@@ -258,23 +253,22 @@ queues_tidy(struct queues *queues)
 }
 
 static enum store_error
-put_record(struct store *store, uint64_t number, const struct change *change)
+put_record(struct store *store, uint64_t number, const struct record *record)
 {
-	uint64_t key = row_key(number, change->serial);
+	uint64_t key = row_key(number, record->serial);
 	unsigned char small[1024];
 	unsigned char *bytes = small;
 	enum store_error error;
 	size_t length;
 
-	if (change->record == NULL)
+	if (record->state == STATE_NONE)
 		return store_remove(store, key);
-	length = record_encoded_length(change->record);
+	length = record_encoded_max(record);
 	if (length > sizeof(small))
 		bytes = malloc(length);
 	if (bytes == NULL)
 		return STORE_FULL;
-	record_encode(change->record, bytes);
-	error = store_put(store, key, bytes, length);
+	error = store_put(store, key, bytes, record_encode(record, bytes));
 	if (bytes != small)
 		free(bytes);
 	return error;
@@ -302,8 +296,8 @@ put_queue(struct queues *queues, struct queue *queue)
 	unsigned char header[MACHINE_HEADER_MAX];
 	struct machine *machine = queue->machine;
 	enum store_error error = STORE_OK;
+	const struct record *record = NULL;
 	uint64_t number = queue->number;
-	size_t i;
 
 	if (queue->gone)
 		return remove_queue(queues, queue);
@@ -318,8 +312,9 @@ put_queue(struct queues *queues, struct queue *queue)
 	if (error == STORE_OK)
 		error = store_put(queues->store, row_key(number, 0), header,
 		    machine_save_header(machine, header));
-	for (i = 0; i < machine->changes_count && error == STORE_OK; i++)
-		error = put_record(queues->store, number, &machine->changes[i]);
+	while (error == STORE_OK &&
+	    (record = machine_changed(machine, record)) != NULL)
+		error = put_record(queues->store, number, record);
 	return error;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "modules/durable/machine/command.h"
+#include "modules/durable/test/machine_check.h"
 
 #define WORDS 64
 
@@ -25,51 +26,16 @@ must(bool holds)
 }
 
 static void
-ignore_count(void *ctx, size_t count)
+load_piece(void *ctx, const void *bytes, size_t length)
 {
-	(void)ctx;
-	(void)count;
-}
-
-static void
-ignore_number(void *ctx, uint64_t number)
-{
-	(void)ctx;
-	(void)number;
-}
-
-static void
-ignore_bytes(void *ctx, const void *bytes, size_t length)
-{
-	(void)ctx;
-	(void)bytes;
-	(void)length;
-}
-
-static void
-ignore_null(void *ctx)
-{
-	(void)ctx;
-}
-
-static void
-ignore_error(void *ctx, const char *text)
-{
-	(void)ctx;
-	(void)text;
-}
-
-static void
-save_nothing(void *ctx, const void *bytes, size_t length)
-{
-	machine_load_record(ctx, bytes, length);
+	must(machine_load_record(ctx, bytes, length));
 }
 
 static void
 load(struct machine *machine, const unsigned char *data, size_t size)
 {
 	unsigned char header[MACHINE_HEADER_MAX];
-	struct machine_sink sink = {.piece = save_nothing};
+	struct machine_sink sink = {.piece = load_piece};
 	struct machine *again;
 	bool first = true;
 	bool whole = true;
@@ -85,6 +51,7 @@ load(struct machine *machine, const unsigned char *data, size_t size)
 	}
 	if (!whole || first || !machine_load_end(machine))
 		return;
+	must(machine_check(machine) == NULL);
 	again = machine_create(1);
 	must(again != NULL);
 	must(machine_load_header(
@@ -119,14 +86,10 @@ static void
 run(struct machine *machine, const char *line, size_t length,
     struct machine_time *time)
 {
-	static const struct reply reply = {NULL, ignore_count, ignore_number,
-	    ignore_bytes, ignore_null, ignore_error};
 	struct argument words[WORDS];
 	const struct command *command;
-	struct call call = {.machine = machine,
-	    .reply = &reply,
-	    .payload_max = 65536,
-	    .argv = words + 1};
+	struct call call = {
+	    .machine = machine, .payload_max = 65536, .argv = words + 1};
 	size_t count;
 
 	if (length == 0)

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "modules/durable/machine/command.h"
-#include "modules/durable/machine/memory.h"
+#include "modules/durable/test/machine_check.h"
 
 #define TASKS 400
 #define IDS 120
@@ -143,7 +143,7 @@ struct task {
 
 static struct model {
 	struct task task[TASKS];
-	struct machine_counters counters;
+	uint64_t counters[COUNTERS];
 	struct machine_limits limits;
 	struct machine_time time;
 	uint64_t fence, serial, order, tokens, tokens_ms;
@@ -194,7 +194,7 @@ model_die(struct task *task, const char *reason)
 {
 	model_place(task, STATE_DEAD, model.time.now_ms);
 	(void)snprintf(task->reason, sizeof(task->reason), "%s", reason);
-	model.counters.dead++;
+	model.counters[COUNT_DEAD]++;
 }
 
 static uint64_t
@@ -217,7 +217,7 @@ model_again(struct task *task, uint64_t delay_ms, const char *reason)
 		model_die(task, reason);
 		return;
 	}
-	model.counters.retried++;
+	model.counters[COUNT_RETRIED]++;
 	model_wait(task, model.time.now_ms + delay_ms);
 }
 
@@ -256,34 +256,54 @@ model_time_came(struct task *task)
 	if (task->state == STATE_WAITING) {
 		model_place(task, STATE_DUE, task->time_ms);
 	} else if (task->state == STATE_RUNNING) {
-		model.counters.leases_ended++;
+		model.counters[COUNT_LEASES_ENDED]++;
 		model_again(task, model_back_off(task), "lease ended");
 	} else {
 		task->state = STATE_NONE;
-		model.counters.removed++;
+		model.counters[COUNT_REMOVED]++;
 	}
+}
+
+/* Times at which there is something. */
+static uint64_t
+model_groups(bool leases)
+{
+	uint64_t count = 0;
+	size_t i, j;
+
+	for (i = 0; i < TASKS; i++) {
+		if (!model_in(&model.task[i], leases))
+			continue;
+		for (j = 0; j < i; j++) {
+			if (model_in(&model.task[j], leases) &&
+			    model.task[j].time_ms == model.task[i].time_ms)
+				break;
+		}
+		count += j == i;
+	}
+	return count;
 }
 
 /* As wheel_turn counts work. */
 static uint64_t
 model_turn(bool leases, uint64_t until_ms, uint64_t work)
 {
-	uint64_t slots = leases ? LEASE_SLOTS : WHEEL_SLOTS;
 	uint64_t before = TIME_NEVER;
-	uint64_t tick, charge;
+	uint64_t tick, slots;
 	struct task *task;
 
 	while (work > 0 && (task = model_first(leases, until_ms)) != NULL) {
 		tick = task->time_ms;
-		do {
+		slots = model_groups(leases);
+		if (before == TIME_NEVER)
+			slots = 0;
+		else if (tick - before < slots)
+			slots = tick - before;
+		slots /= SLOTS_OF_WORK;
+		work -= slots < work ? slots : work - 1;
+		for (; work > 0 && task != NULL; work--) {
 			model_time_came(task);
-			work--;
-		} while (
-		    work > 0 && (task = model_first(leases, tick)) != NULL);
-		if (before != TIME_NEVER) {
-			charge = tick - before;
-			charge = (charge < slots ? charge : slots - 1) / 128;
-			work -= charge < work ? charge : work;
+			task = model_first(leases, tick);
 		}
 		before = tick;
 	}
@@ -300,8 +320,7 @@ model_advance(struct machine_time time)
 	if (time.steady_ms > model.time.steady_ms)
 		model.time.steady_ms = time.steady_ms;
 	work = model_turn(true, model.time.steady_ms, ADVANCE_WORK);
-	if (work > 0)
-		(void)model_turn(false, model.time.now_ms, work);
+	(void)model_turn(false, model.time.now_ms, work);
 }
 
 /*
@@ -405,7 +424,7 @@ model_add(const char *id, const char *payload, const struct policy *policy,
 	task->due_ms = due_ms;
 	task->serial = ++model.serial;
 	model_wait(task, due_ms);
-	model.counters.added++;
+	model.counters[COUNT_ADDED]++;
 	return STATE_NONE;
 }
 
@@ -549,7 +568,7 @@ model_begin(struct task *task, const char *worker, uint64_t request,
 	task->attempt++;
 	task->request = request;
 	(void)snprintf(task->worker, sizeof(task->worker), "%s", worker);
-	model.counters.begun++;
+	model.counters[COUNT_BEGUN]++;
 }
 
 /* False: paused. */
@@ -559,13 +578,13 @@ model_take(const char *worker, uint64_t limit, uint64_t visibility_ms,
 {
 	struct task *taken[16];
 	size_t count = model_take_again(worker, request, limit, taken);
-	size_t i, begun = 0;
+	size_t i, begun = 0, bytes = 0, work = ADVANCE_WORK;
 	struct task *task;
 
 	if (count == 0 && model.paused)
 		return false;
-	while (count == begun && begun < limit &&
-	    (task = model_first_due()) != NULL) {
+	while (count == begun && begun < limit && work-- > 0 &&
+	    bytes < TAKE_BYTES && (task = model_first_due()) != NULL) {
 		if (model.limits.running != 0 &&
 		    model_count(STATE_RUNNING) >= model.limits.running)
 			break;
@@ -575,11 +594,12 @@ model_take(const char *worker, uint64_t limit, uint64_t visibility_ms,
 		if (task->policy.expires_ms != 0 &&
 		    model.time.now_ms >
 			task->due_ms + task->policy.expires_ms) {
-			model.counters.expired++;
+			model.counters[COUNT_EXPIRED]++;
 			model_die(task, "expired");
 			continue;
 		}
 		model_begin(task, worker, request, visibility_ms);
+		bytes += strlen(task->payload);
 		taken[count++] = task;
 		begun++;
 	}
@@ -668,17 +688,17 @@ model_end(struct task *task, enum machine_state state)
 static void
 op_finish(struct words *words, const struct reply *expected)
 {
-	enum machine_outcome outcome =
-	    (enum machine_outcome)random_below(OUTCOME_FAIL + 1);
+	enum machine_verb outcome =
+	    (enum machine_verb)random_below(ORDER_RETRY + 1);
 	size_t i, count = 1 + random_below(4);
 	bool takes = one_in(2);
 	uint64_t retry_ms = random_delay();
 	bool by_policy = one_in(2);
 	struct task *task;
 
-	if (outcome == OUTCOME_DONE) {
+	if (outcome == ORDER_DONE) {
 		word(words, "DONE");
-	} else if (outcome == OUTCOME_FAIL) {
+	} else if (outcome == ORDER_FAIL) {
 		word(words, "FAIL");
 		word(words, "it broke");
 	} else {
@@ -695,10 +715,10 @@ op_finish(struct words *words, const struct reply *expected)
 		expected->number(expected->ctx, task != NULL);
 		if (task == NULL)
 			continue;
-		if (outcome == OUTCOME_DONE) {
-			model.counters.done++;
+		if (outcome == ORDER_DONE) {
+			model.counters[COUNT_DONE]++;
 			model_end(task, STATE_DONE);
-		} else if (outcome == OUTCOME_FAIL) {
+		} else if (outcome == ORDER_FAIL) {
 			model_die(task, "it broke");
 		} else {
 			model_again(task,
@@ -755,7 +775,7 @@ op_cancel(struct words *words, const struct reply *expected)
 
 		word(words, id);
 		if (model_is_pending(task)) {
-			model.counters.cancelled++;
+			model.counters[COUNT_CANCELLED]++;
 			model_end(task, STATE_CANCELLED);
 		}
 		expected->number(expected->ctx,
@@ -808,7 +828,7 @@ op_dead(struct words *words, const struct reply *expected)
 			model_wait(task, task->due_ms);
 		} else if (dead) {
 			task->state = STATE_NONE;
-			model.counters.dropped++;
+			model.counters[COUNT_DROPPED]++;
 		}
 	}
 }
@@ -970,22 +990,18 @@ static void
 rows_commit(void)
 {
 	unsigned char header[MACHINE_HEADER_MAX];
-	unsigned char *bytes;
-	size_t i, length;
+	unsigned char bytes[4096];
+	const struct record *record = NULL;
+	size_t length;
 
-	for (i = 0; i < machine->changes_count; i++) {
-		const struct change *change = &machine->changes[i];
-
-		if (change->record == NULL) {
-			row_store(change->serial, NULL, 0);
+	while ((record = machine_changed(machine, record)) != NULL) {
+		if (record->state == STATE_NONE) {
+			row_store(record->serial, NULL, 0);
 			continue;
 		}
-		length = record_encoded_length(change->record);
-		bytes = malloc(length);
-		CHECK(bytes != NULL);
-		record_encode(change->record, bytes);
-		row_store(change->serial, bytes, length);
-		free(bytes);
+		CHECK(record_encoded_max(record) <= sizeof(bytes));
+		length = record_encode(record, bytes);
+		row_store(record->serial, bytes, length);
 	}
 	length = machine_save_header(machine, header);
 	row_store(0, header, length);
@@ -1114,7 +1130,7 @@ compare_stats(void)
 {
 	int i;
 
-	CHECK(memcmp(&machine->counters, &model.counters,
+	CHECK(memcmp(machine->counters, model.counters,
 		  sizeof(model.counters)) == 0);
 	for (i = STATE_WAITING; i < STATES; i++)
 		CHECK(machine->count[i] == model_count((enum machine_state)i));
@@ -1122,8 +1138,9 @@ compare_stats(void)
 }
 
 static void
-count_listed(const struct record *record, void *ctx)
+compare_record(struct node *node, void *ctx)
 {
+	const struct record *record = (const void *)node;
 	char id[MACHINE_ID_MAX + 1] = "";
 	const struct task *task;
 
@@ -1134,22 +1151,18 @@ count_listed(const struct record *record, void *ctx)
 	++*(uint64_t *)ctx;
 }
 
+/* All, with commands in between. */
 static void
-compare_lists(void)
+compare_records(void)
 {
-	int state;
+	uint64_t cursor = 0;
+	uint64_t count = 0;
 
-	for (state = STATE_WAITING; state < STATES; state++) {
-		uint64_t cursor = 0;
-		uint64_t count = 0;
-
-		do
-			cursor =
-			    machine_list(machine, (enum machine_state)state,
-				cursor, 3, count_listed, &count);
-		while (cursor != 0);
-		CHECK(count == model_count((enum machine_state)state));
-	}
+	do
+		cursor = table_scan(
+		    &machine->records, cursor, compare_record, &count);
+	while (cursor != 0);
+	CHECK(count == machine->records.count);
 }
 
 /* What the machine says of its next event is not later than the next due time
@@ -1236,7 +1249,6 @@ step(void)
 	if (command->writes)
 		model_advance(now);
 	operations[i].make(&words, &reply);
-	CHECK(machine_reserve(machine));
 	run(machine, command, &words, now, &got);
 	CHECK(got.length == expected.length &&
 	    memcmp(got.text, expected.text, got.length) == 0);
@@ -1250,15 +1262,18 @@ step(void)
 static bool
 is_advanced(const struct machine *of)
 {
-	return (of->wheel.count == 0 || of->wheel.next > of->time.now_ms) &&
-	    (of->leases.count == 0 || of->leases.next > of->time.steady_ms);
+	return (of->wheel.groups.count == 0 ||
+		   of->wheel.next > of->time.now_ms) &&
+	    (of->leases.groups.count == 0 ||
+		of->leases.next > of->time.steady_ms);
 }
 
 static void
-compare_with_other(const struct record *record, void *ctx)
+compare_with_other(struct node *node, void *ctx)
 {
-	const struct record *other =
-	    machine_get(ctx, record->bytes, record->id_length);
+	const struct record *record = (const void *)node;
+	const struct argument id = {record->bytes, record->id_length};
+	const struct record *other = machine_find(ctx, &id);
 
 	CHECK(other != NULL && other->state == record->state);
 	CHECK(other->serial == record->serial &&
@@ -1268,7 +1283,7 @@ compare_with_other(const struct record *record, void *ctx)
 	    other->time_ms == record->time_ms &&
 	    other->payload_length == record->payload_length);
 	CHECK(record->state != STATE_RUNNING ||
-	    other->lease->request == record->lease->request);
+	    other->lease->take->request == record->lease->take->request);
 }
 
 /* Rows do not keep the order of what is due; all else is equal once the machine
@@ -1276,16 +1291,17 @@ compare_with_other(const struct record *record, void *ctx)
 static void
 compare_with_rows(struct machine *made)
 {
-	int state;
+	uint64_t cursor = 0;
 
-	while (machine_advance(made, now), !is_advanced(made))
-		machine_settle(made);
+	do
+		machine_advance(made, now);
+	while (!is_advanced(made));
 	CHECK(machine_check(made) == NULL);
-	for (state = STATE_WAITING; state < STATES; state++) {
-		CHECK(made->count[state] == machine->count[state]);
-		CHECK(machine_list(machine, (enum machine_state)state, 0,
-			  SIZE_MAX, compare_with_other, made) == 0);
-	}
+	CHECK(made->records.count == machine->records.count);
+	do
+		cursor = table_scan(
+		    &machine->records, cursor, compare_with_other, made);
+	while (cursor != 0);
 }
 
 /* A server starts from the rows, and one of its batches does not commit. */
@@ -1299,7 +1315,6 @@ step_rows(void)
 	struct machine *made;
 	int commands = 1 + (int)random_below(5);
 
-	CHECK(machine_reserve(machine));
 	machine_advance(machine, now);
 	machine_advance(replica, now);
 	model_advance(now);
@@ -1307,8 +1322,7 @@ step_rows(void)
 	if (!is_advanced(machine))
 		return;
 	made = rows_load();
-	machine_track(made);
-	CHECK(machine_reserve(made));
+	made->tracked = true;
 	before = model;
 	while (commands-- > 0) {
 		struct words words = {.count = 0};
@@ -1320,7 +1334,6 @@ step_rows(void)
 		at.steady_ms += random_below(3000);
 		model_advance(at);
 		operations[i].make(&words, &reply);
-		CHECK(machine_reserve(made));
 		run(made,
 		    command_find(
 			operations[i].name, strlen(operations[i].name)),
@@ -1329,9 +1342,7 @@ step_rows(void)
 	model = before;
 	CHECK(machine_undo(made, &source));
 	CHECK(machine_check(made) == NULL);
-	CHECK(machine_reserve(made));
 	now = at;
-	CHECK(machine_reserve(machine));
 	machine_advance(machine, now);
 	machine_advance(replica, now);
 	model_advance(now);
@@ -1358,7 +1369,7 @@ seed_begin(uint64_t seed)
 	machine = machine_create(seed);
 	replica = machine_create(~seed);
 	CHECK(machine != NULL && replica != NULL);
-	machine_track(machine);
+	machine->tracked = true;
 	rows_clear();
 }
 
@@ -1374,7 +1385,6 @@ seed_end(void)
 	for (turns = 0; turns < 2000 && machine->records.count > 0; turns++) {
 		now.now_ms += 700000;
 		now.steady_ms += 700000;
-		CHECK(machine_reserve(machine));
 		machine_advance(machine, now);
 		words.count = 0;
 		for (i = 0; i < IDS; i++) {
@@ -1385,13 +1395,16 @@ seed_end(void)
 			word(&words, id);
 			run(machine, command_find("CANCEL", 6), &words, now,
 			    &answer);
-			CHECK(machine_reserve(machine));
-			(void)machine_drop(machine, id, strlen(id));
+			words.count = 0;
+			word(&words, "DROP");
+			word(&words, id);
+			run(machine, command_find("DEAD", 4), &words, now,
+			    &answer);
 		}
 		machine_settle(machine);
 	}
-	CHECK(machine->records.count == 0 && machine->bytes == 0);
-	CHECK(machine->wheel.slots == NULL && machine->workers.count == 0);
+	CHECK(machine->records.count == 0);
+	CHECK(machine_memory(machine) == sizeof(*machine));
 	CHECK(machine_check(machine) == NULL);
 	machine_destroy(machine);
 	machine_destroy(replica);
@@ -1423,7 +1436,7 @@ main(int argc, char **argv)
 			if (one_in(100))
 				step_garbage();
 			if (one_in(50))
-				compare_lists();
+				compare_records();
 			if (one_in(40))
 				step_rows();
 			if (one_in(150))
