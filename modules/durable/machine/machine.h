@@ -62,7 +62,7 @@
 #ifndef ADVANCE_WORK
 #define ADVANCE_WORK 8192 /* a unit is a record */
 #define SLOTS_OF_WORK 64 /* or so many slots of a wheel */
-#define TAKE_BYTES ((size_t)4 << 20) /* a take ends after so much payload */
+#define TAKE_BYTES ((size_t)8 << 20) /* a take ends after so much payload */
 #endif
 
 enum machine_state {

@@ -732,7 +732,7 @@ class InServer(Hosted, unittest.TestCase):
                     raw.sendall(b'*2\r\n$1048576\r\n' + b'x' * 10000)
                     time.sleep(0.01)
 
-    def test_an_answer_of_any_size_is_sent(self):
+    def test_answers_of_more_bytes_than_may_wait_are_sent(self):
         host = Server('--payload', '1048576')
         self.addCleanup(host.close)
         client = host.connect()
@@ -740,12 +740,13 @@ class InServer(Hosted, unittest.TestCase):
             words = [word for i in range(at, at + 50)
                      for word in (f'id{i}', 'x' * 2**20)]
             client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', *words)
-        # Two answers of more than may wait, and a small one.
-        for limit in (75, 75):
-            client.send('HWT.TAKE', 'q', 'w', limit, 30000)
+        # A take ends after 8 MiB.
+        for _ in range(19):
+            client.send('HWT.TAKE', 'q', 'w', 75, 30000)
         client.send('PING')
         time.sleep(1)
-        self.assertEqual([len(client.read()) for _ in range(3)], [75, 75, 4])
+        self.assertEqual([len(client.read()) for _ in range(20)],
+                         [8] * 18 + [6, 4])
         client.close()
 
     def test_queues_that_nobody_asks_for_cost_nothing(self):
