@@ -12,7 +12,7 @@ endef
 
 # demo, check and check-all install the packages that they need; other goals
 # name what they miss, and stop. make -n does neither.
-needy := $(filter demo% billion $(packed) $(moduled) \
+needy := $(filter demo% $(packed) $(moduled) \
 	$(tested),$(MAKECMDGOALS:check=check$(ARCH:%=-%)))
 needy := $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(needy))
 ifneq ($(needy),)
