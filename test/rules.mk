@@ -178,6 +178,6 @@ fuzz: build/fuzz/test/model/model
 coverage := build/cov/hwt-test build/cov/test/stress/storm,20 \
 	build/cov/test/model/model,--steps,20000 \
 	build/cov/test/model/model,--sweep \
-	build/cov-explore/explore,--schedules,1000 $(coverage_of)
+	build/cov-explore/explore,--schedules,100 $(coverage_of)
 coverage: $(foreach p,$(coverage),$(firstword $(subst $(,), ,$p)))
 	@covered='$(covered)' test/coverage/run $(coverage)

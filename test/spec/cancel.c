@@ -20,21 +20,6 @@ ExecutorTest(
 	assert_u64(manual_stats().started, 0);
 }
 
-RunningPeriodicTest(cancel, cancelled_periodic_task_ends_with_its_current_run)
-{
-	hwt_timeout timeout = running.probe.handle;
-
-	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
-	assert_rc(hwt_cancel(live.timer, timeout), -EINPROGRESS);
-	gate_open(&running.gate);
-	for (unsigned tick = 0; tick < 5; tick++)
-		live_pass_tick();
-
-	assert_u64(running.probe.runs, 1);
-	assert_rc(hwt_cancel(live.timer, timeout), -ENOENT);
-	assert_u64(hwt_pending_timeouts(live.timer), 0);
-}
-
 /* hwt_cancel_wait. */
 
 struct waits {

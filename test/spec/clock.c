@@ -6,10 +6,6 @@
  */
 #include "test/spec/support.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/mman.h>
-
 #include "../../sys/clock.c"
 #include "../../sys/log.c"
 #include "../../sys/system.c"

@@ -67,20 +67,12 @@ fork_and_make(void)
 	child_ok(hwt_mailbox_create(&mailbox));
 }
 
-static void
-fork_and_destroy(void)
-{
-	make_and_fork();
-	child_ok(hwt_destroy(timer));
-}
-
 static const struct role deeds[] = {
     {"make_all", make_all},
     {"make_and_destroy", make_and_destroy},
     {"make_some", make_some},
     {"share", share},
     {"fork_and_make", fork_and_make},
-    {"fork_and_destroy", fork_and_destroy},
 };
 
 ROLES(deeds)
@@ -139,7 +131,6 @@ Test(debug, leaks_names_in_a_child_only_its_own)
 {
 	assert_alive(
 	    said_by("fork_and_make", "leaks"), 1, "mailbox", fork_and_make);
-	cr_assert_str_empty(said_by("fork_and_destroy", "leaks"));
 }
 
 Test(debug, another_word_is_reported_and_has_no_effect)

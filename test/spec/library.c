@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header's constants and structures, hwt_version, hwt_strerror, and the
+/* The header's constants, hwt_version, hwt_strerror, and the
  * library in a program that uses it before main. */
 #include "test/spec/support.h"
 
@@ -34,21 +34,6 @@ Test(library, durations_are_nanoseconds_of_whole_numbers_and_fractions)
 	assert_i64(evaluated, 1);
 	assert_u64(1000000 / HWT_US(2), 500);
 	assert_u64(HWT_NEVER, UINT64_MAX);
-}
-
-/* Programs are compiled against these. */
-Test(library, structures_are_laid_out_as_declared)
-{
-	const size_t pointer = sizeof(void *);
-
-	assert_u64(sizeof(hwt_timeout), 8);
-	assert_u64(sizeof(struct hwt_options), 32 + 6 * pointer + 64);
-	assert_u64(offsetof(struct hwt_options, flags), 12);
-	assert_u64(offsetof(struct hwt_options, executor), 32);
-	assert_u64(sizeof(struct hwt_timeout_info), 24 + 3 * pointer + 16);
-	assert_u64(sizeof(struct hwt_unprocessed), 64);
-	assert_u64(sizeof(struct hwt_stats), (12 + 64 + 1 + 16) * 8);
-	assert_u64(HWT_MANUAL, 1);
 }
 
 /* All that hwt.h names: make tidy compares them. */

@@ -162,19 +162,6 @@ RunningTest(lifecycle, stop_within_times_out_and_the_list_is_still_to_be_had)
 	assert_u64(running.probe.runs, 1);
 }
 
-RunningPeriodicTest(lifecycle, run_of_a_periodic_timeout_at_stop_is_its_last)
-{
-	struct hwt_unprocessed list;
-
-	assert_rc(hwt_stop_within(live.timer, 0, NULL), -ETIMEDOUT);
-	gate_open(&running.gate);
-	assert_ok(hwt_stop(live.timer, &list));
-
-	assert_u64(list.count, 0);
-	assert_u64(running.probe.runs, 1);
-	assert_u64(hwt_pending_timeouts(live.timer), 0);
-}
-
 /* The list. */
 
 static struct hwt_timeout_info

@@ -135,7 +135,7 @@ role_plugin(void)
 	    hwt_timeout *, hwt_task *, void *, uint64_t, uint64_t);
 	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
 	void *library = library_open();
-	struct probe probe = {0};
+	static struct probe probe;
 	struct hwt *timer;
 
 	*(void **)&create = dlsym(library, "hwt_create");

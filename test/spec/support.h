@@ -215,7 +215,7 @@ enum executor_mode {
 	EXECUTOR_REFUSES,
 };
 
-#define EXECUTOR_PLACES 1024
+#define EXECUTOR_PLACES 16
 
 struct recording_executor {
 	struct hwt_executor hook;

@@ -8,29 +8,18 @@
 
 SUITE(tick_order);
 
-/* 389 is prime: each tick of 1 .. 256 four times, in no order. */
-ExecutorTest(tick_order, timeouts_are_handed_over_in_the_order_of_their_ticks,
-    EXECUTOR_HOLDS)
+ManualTest(tick_order, tasks_of_an_earlier_tick_start_first)
 {
-	static hwt_timeout timeouts[EXECUTOR_PLACES];
-	uint64_t last = 0;
+	static const uint64_t ticks[] = {3, 1, 2};
+	struct probe probes[3] = {{0}};
 
-	for (unsigned i = 0; i < EXECUTOR_PLACES; i++)
-		timeouts[i] = schedule_task(
-		    manual.timer, idle_task, TICKS(1 + i * 389 % 256));
+	for (unsigned i = 0; i < 3; i++)
+		probe_schedule(&probes[i], TICKS(ticks[i]));
 
-	manual_tick(300);
+	assert_u64(manual_tick(5), 3);
 
-	assert_u64(recorder.count, EXECUTOR_PLACES);
-	for (unsigned i = 0; i < EXECUTOR_PLACES; i++) {
-		unsigned k = 0;
-
-		while (timeouts[k].id != recorder.calls[i].timeout.id)
-			k++;
-		cr_assert(1 + k * 389 % 256 >= last);
-		last = 1 + k * 389 % 256;
-		assert_ok(executor_run(&recorder, i));
-	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_u64(probes[i].order, ticks[i]);
 }
 
 static void

@@ -195,7 +195,7 @@ actor_run(uint64_t *random)
 		uint64_t act = random_below(random, 8);
 		struct item *item = item_any(random);
 
-		if (act < 5)
+		if (act > 3)
 			act = role;
 		if (act == 0 && more)
 			more = act_produce(random);
@@ -215,35 +215,14 @@ actor_thread(void *salt)
 {
 	uint64_t random = random_seed((uintptr_t)salt);
 
-	/* There is always one that produces. */
-	if ((uintptr_t)salt % 64 == 0)
-		while (act_produce(&random) &&
-		    !atomic_load_explicit(&round_.quit, memory_order_relaxed))
-			if (!random_below(&random, 64))
-				stress_sleep_ns(random_below(&random, 200000));
 	actor_run(&random);
 	return NULL;
 }
 
 /* Tasks. */
 
-/* As only its own task can. -ENOENT: a cancel or the stop has made this run the
- * last. */
-static void
-move_itself(struct item *item, hwt_timeout timeout, uint64_t delay_ns)
-{
-	int error = hwt_reschedule(item_timer(item), timeout, delay_ns);
-
-	stress_check(error == -ENOENT || (!error && !item->last),
-	    "reschedule from its own task: %d, last %d", error, item->last);
-	if (error) {
-		item->last = true;
-		return;
-	}
-	atomic_fetch_add_explicit(&round_.rescheduled, 1, memory_order_relaxed);
-	atomic_store_explicit(&item->moved, true, memory_order_relaxed);
-}
-
+/* What only its own task can. -ENOENT: a cancel or the stop has made this run
+ * the last. */
 static void
 act_periodic(struct item *item, hwt_timeout timeout)
 {
@@ -256,27 +235,25 @@ act_periodic(struct item *item, hwt_timeout timeout)
 		    "cancel from its own task: %d", error);
 		item->last = true;
 	}
-	if (!random_below(&random, 8))
-		move_itself(
-		    item, timeout, random_below(&random, 5 * round_.tick_ns));
-}
-
-/* Another's, or its own. It does not wait: two tasks that wait for each other
- * would do so for ever. */
-static void
-cancel_another(hwt_timeout timeout)
-{
-	uint64_t random = timeout.id;
-	struct item *item = item_any(&random);
-
-	if (item && !random_below(&random, 4))
-		act_cancel(item, false);
+	if (random_below(&random, 8))
+		return;
+	error = hwt_reschedule(item_timer(item), timeout,
+	    random_below(&random, 5 * round_.tick_ns));
+	stress_check(error == -ENOENT || (!error && !item->last),
+	    "reschedule from its own task: %d, last %d", error, item->last);
+	item->last |= error != 0;
+	if (!error) {
+		atomic_fetch_add_explicit(
+		    &round_.rescheduled, 1, memory_order_relaxed);
+		atomic_store_explicit(&item->moved, true, memory_order_relaxed);
+	}
 }
 
 void
 storm_task(hwt_timeout timeout, void *arg)
 {
-	struct item *item = arg;
+	struct item *item = arg, *other;
+	uint64_t random = timeout.id;
 
 	item_begin_run(item, timeout);
 	if (item->period_ns)
@@ -287,7 +264,11 @@ storm_task(hwt_timeout timeout, void *arg)
 		    "item %zu: may wait for itself", item_index(item));
 	if (disturbers.forks)
 		fork_in_task(timeout);
-	cancel_another(timeout);
+	/* Or its own. It does not wait: two tasks that wait for each other do
+	 * so for ever. */
+	other = item_any(&random);
+	if (other && !random_below(&random, 4))
+		act_cancel(other, false);
 	if (item->kind == MAILBOX || item->kind == OTHER_MAILBOX)
 		stress_check(pthread_equal(pthread_self(),
 				 round_.loops[item->kind - MAILBOX].thread),

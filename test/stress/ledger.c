@@ -139,31 +139,13 @@ item_end_run(struct item *item)
 
 /* In the end. */
 
-static void
-verify_periodic(struct item *item, unsigned ends)
-{
-	size_t index = item_index(item);
-	unsigned runs = ends % CANCELLED;
-
-	ends -= runs;
-	round_.runs += runs;
-	round_.counts[1] += !ends;
-	round_.counts[2] += ends == CANCELLED;
-	round_.counts[3] += ends == UNPROCESSED;
-	stress_check(!ends || ends == CANCELLED || ends == UNPROCESSED,
-	    "item %zu: periodic, ended %#x", index, ends);
-	stress_check(ends || runs,
-	    "item %zu: periodic, ended without a run, a cancel or a stop",
-	    index);
-	stress_check(ends != UNPROCESSED || !item->last,
-	    "item %zu: returned after its last run", index);
-}
-
+/* A one-shot timeout ends by its run; a periodic one also after runs. */
 static void
 verify_item(struct item *item)
 {
 	size_t index = item_index(item);
 	unsigned ends = atomic_load(&item->ends);
+	unsigned runs = ends % CANCELLED, how = ends - runs;
 
 	if (!item->accepted) {
 		stress_check(!ends && !round_.handles[index].id,
@@ -172,20 +154,20 @@ verify_item(struct item *item)
 		return;
 	}
 	if (!ends && atomic_load(&item->replaced))
-		ends = CANCELLED;
+		how = CANCELLED;
 	round_.counts[0]++;
-	if (item->period_ns) {
-		verify_periodic(item, ends);
-		return;
-	}
-	round_.runs += ends == STARTED;
-	round_.counts[1] += ends == STARTED;
-	round_.counts[2] += ends == CANCELLED;
-	round_.counts[3] += ends == UNPROCESSED;
-	stress_check(
-	    ends == STARTED || ends == CANCELLED || ends == UNPROCESSED,
+	round_.runs += runs;
+	round_.counts[1] += !how;
+	round_.counts[2] += how == CANCELLED;
+	round_.counts[3] += how == UNPROCESSED;
+	stress_check(how ? how == CANCELLED || how == UNPROCESSED : runs > 0,
 	    "item %zu: ended %#x (kind %d)", index, ends, (int)item->kind);
-	stress_check(ends != STARTED || item->started_ns >= item->due_ns,
+	stress_check(item->period_ns || runs + !!how == 1,
+	    "item %zu: ended %#x, once each", index, ends);
+	stress_check(how != UNPROCESSED || !item->last,
+	    "item %zu: returned after its last run", index);
+	stress_check(
+	    !runs || item->period_ns || item->started_ns >= item->due_ns,
 	    "item %zu: started %" PRIu64 " ns early", index,
 	    item->due_ns - item->started_ns);
 }
