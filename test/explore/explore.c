@@ -59,8 +59,7 @@ enum state {
 	UNUSED,
 	NEW,
 	RUNNING,
-	RETURNED,
-	ENDED
+	RETURNED
 };
 
 struct thread {
@@ -88,7 +87,7 @@ struct context {
 
 static struct context contexts[THREADS + 1];
 static struct thread threads[THREADS];
-static unsigned thread_count;
+static unsigned thread_count, ended_count;
 static unsigned current = NOBODY;
 static bool exploring;
 static const struct explore_program *program;
@@ -386,8 +385,8 @@ thread_ended(unsigned thread)
 {
 	struct thread *t = &threads[thread];
 
-	t->state = ENDED;
 	t->end_word = 1;
+	ended_count++;
 	if (reducing)
 		clock_join(&t->flushed, &processes[thread].clock);
 }
@@ -581,15 +580,6 @@ usual(uint64_t enabled)
 	return (unsigned)__builtin_ctzll(enabled);
 }
 
-static bool
-all_ended(void)
-{
-	for (unsigned i = 0; i < thread_count; i++)
-		if (threads[i].state != ENDED)
-			return false;
-	return true;
-}
-
 /* The thread whose turn it is, or NOBODY after the end of all. */
 static unsigned
 pick(void)
@@ -603,7 +593,7 @@ pick(void)
 		uint64_t enabled = enabled_now();
 
 		if (enabled == 0) {
-			if (all_ended())
+			if (ended_count == thread_count)
 				return NOBODY;
 			if (++idles > 20000)
 				explore_fail("livelock: idle without end");
@@ -820,7 +810,7 @@ explore_self(void)
 static const char *
 execution_run(void)
 {
-	thread_count = 0;
+	thread_count = ended_count = 0;
 	changes = changes_idle = 0;
 	spawn_word = 0;
 	name_count = 0;

@@ -157,7 +157,7 @@ fails(enum plan_call call)
 	return true;
 }
 
-/* The library's calls, by what objcopy makes of their names. Those of PLANNED do
+/* The library's calls, by what objcopy makes of their names. PLANNED ones do
  * what they always do, or fail; held notes what the library has then. */
 #define PLANNED(call, type, function, parameters, failed, arguments, held) \
 	type planned_##function parameters                                 \
