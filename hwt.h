@@ -348,9 +348,9 @@ int hwt_new_timeout_on(struct hwt *timer, const struct hwt_executor *executor,
  * delays: calls with a deadline read none. [any][cb]. */
 int hwt_now(const struct hwt *timer, uint64_t *now_ns);
 
-/* As hwt_new_timeout_on, but the task runs at deadline_ns on the timer's clock,
- * and never before it. One that has passed is no error: the task runs at the
- * next tick boundary. HWT_NEVER, and all from 2^63-1 on, are never due.
+/* Runs task once, at deadline_ns on the timer's clock, and never before it. As
+ * hwt_new_timeout_on otherwise. A passed deadline is no error: the task runs at
+ * the next boundary. HWT_NEVER, and all from 2^63-1 on, are never due.
  * [any][cb]. Lock-free. Errors as hwt_new_timeout. */
 HWT_MUST_CHECK
 int hwt_new_timeout_at(struct hwt *timer, const struct hwt_executor *executor,
@@ -375,9 +375,9 @@ int hwt_new_periodic(struct hwt *timer, const struct hwt_executor *executor,
 HWT_MUST_CHECK
 int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
 
-/* As hwt_cancel, and when it returns the task is not running. 0: the caller
- * owns arg now, as one call does: that which cancelled the timeout before it
- * started or, for a running periodic one, the first hwt_cancel_wait. Others get
+/* Cancels timeout, and waits until its task is not running. 0: the caller owns
+ * arg now, as one call does: that which cancelled the timeout before it started
+ * or, for a running periodic one, the first hwt_cancel_wait. Others get
  * -ENOENT. Hold no lock that the task takes. Mutual waits deadlock.
  * [any][cb]. Waits while the task runs.
  * -ENOENT   it has ended, or never existed, or another call owns arg
@@ -398,11 +398,11 @@ int hwt_reschedule(struct hwt *timer, hwt_timeout timeout, uint64_t delay_ns);
 int hwt_reschedule_at(
     struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns);
 
-/* For idle timeouts. If the timeout that *timeout names is pending in the
- * timer, it is rescheduled and keeps its handle, task, arg and executor.
- * Otherwise a new one is scheduled, as by hwt_new_timeout_on, and *timeout
- * becomes its handle before its task can start. {0}: none yet. Always pass the
- * same arg.
+/* Pushes an idle timeout out, or schedules it. If the one that *timeout names
+ * is pending in the timer, it is rescheduled and keeps its handle, task, arg
+ * and executor. Otherwise a new one is scheduled, as by hwt_new_timeout_on, and
+ * *timeout becomes its handle before its task can start. {0}: none yet. Always
+ * pass the same arg.
  *
  * What has ended, is running, or is held by an executor is replaced; the latter
  * is cancelled once the new one exists, and may start before that. A running
@@ -424,9 +424,9 @@ int hwt_touch(struct hwt *timer, const struct hwt_executor *executor,
 #define HWT_STATE_HANDED_OVER 2 /* an executor holds it */
 #define HWT_STATE_RUNNING 3 /* its task is running */
 
-/* Returns one of these for a live timeout; more may be added, all positive.
- * *arg becomes its arg, without owning it; arg may be NULL. The state can
- * change before the call returns.
+/* Returns where a timeout is: HWT_STATE_PENDING, HWT_STATE_HANDED_OVER or
+ * HWT_STATE_RUNNING, all positive; more may be added. *arg becomes its arg,
+ * without owning it; arg may be NULL. The state can change at any time.
  * [any][cb]. Lock-free. On failure *arg does not change.
  * -ENOENT  it has ended, was cancelled or returned by stop, or never existed */
 int hwt_state(struct hwt *timer, hwt_timeout timeout, void **arg);
@@ -518,7 +518,7 @@ int hwt_pool_destroy(struct hwt_pool *pool);
 /* An executor for an event loop; one mailbox per loop. */
 struct hwt_mailbox;
 
-/* It never refuses a timeout. [any][cb].
+/* Makes a mailbox. It never refuses a timeout. [any][cb].
  * -EMFILE, -ENFILE, -ENOMEM  no file descriptor left, or no memory */
 HWT_MUST_CHECK
 int hwt_mailbox_create(struct hwt_mailbox **mailbox);
@@ -544,7 +544,7 @@ int hwt_mailbox_post(
 int hwt_mailbox_run(
     struct hwt_mailbox *mailbox, size_t max, size_t *tasks_started);
 
-/* Returns it as an executor, valid until hwt_mailbox_destroy. [any][cb]. */
+/* Returns the mailbox as an executor, valid until its destroy. [any][cb]. */
 const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
 
 /* Frees the mailbox, on the loop's thread. First take its fd out of epoll, stop
