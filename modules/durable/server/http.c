@@ -31,7 +31,6 @@ extern const char page_begin[], page_end[];
 
 struct http {
 	struct http_options options;
-	char host[64]; /* that is listened on, with brackets if it has any */
 	struct MHD_Daemon *daemon;
 };
 
@@ -106,19 +105,17 @@ header(const struct http_request *request, const char *name)
 	return value != NULL ? value : "";
 }
 
-/* With any port: it may be that of a tunnel. */
+/* An address, or localhost, with any port: it may be that of a tunnel. Any other
+ * name could be made to lead here by those who own it. */
 static bool
-names_this_host(const struct http_request *request, const char *own)
+names_an_address(const char *host)
 {
-	const char *host = header(request, "Host");
-	const char *colon = strrchr(host, ':');
-	size_t length = strlen(host);
+	size_t name = strcspn(host, ":");
 
-	if (colon != NULL &&
-	    strspn(colon + 1, "0123456789") == strlen(colon + 1))
-		length = (size_t)(colon - host);
-	return (length == strlen(own) && strncasecmp(host, own, length) == 0) ||
-	    (length == 9 && strncasecmp(host, "localhost", 9) == 0);
+	return host[0] == '[' ||
+	    (host[0] != '\0' && strspn(host, "0123456789.:") == strlen(host)) ||
+	    (name == 9 && strncasecmp(host, "localhost", 9) == 0 &&
+		strspn(host + 9, ":0123456789") == strlen(host + 9));
 }
 
 /* False: it was answered. */
@@ -129,10 +126,10 @@ is_admitted(struct http_request *request, const struct http *http)
 	bool right;
 
 	if (http->options.password[0] == '\0') {
-		if (names_this_host(request, http->host))
+		if (names_an_address(header(request, "Host")))
 			return true;
 		request_fail(request, MHD_HTTP_FORBIDDEN,
-		    "Host is not localhost or the address that is listened on");
+		    "without a password, Host is an address or localhost");
 		return false;
 	}
 	user =
@@ -355,9 +352,9 @@ leave_escaped(void *ctx, struct MHD_Connection *connection, char *text)
 	return strlen(text);
 }
 
-/* What the socket listens on. False: others reach it, and need a password. */
+/* Whether processes of this machine alone reach a socket that listens. */
 static bool
-read_address(struct http *http)
+is_local(int fd)
 {
 	union {
 		struct sockaddr any;
@@ -365,22 +362,11 @@ read_address(struct http *http)
 		struct sockaddr_in6 six;
 	} own = {.any.sa_family = AF_UNSPEC};
 	socklen_t length = sizeof(own);
-	char text[INET6_ADDRSTRLEN] = "";
-	bool loopback;
 
-	(void)getsockname(http->options.fd, &own.any, &length);
-	if (own.any.sa_family == AF_INET6) {
-		loopback = IN6_IS_ADDR_LOOPBACK(&own.six.sin6_addr);
-		(void)inet_ntop(
-		    AF_INET6, &own.six.sin6_addr, text, sizeof(text));
-		(void)snprintf(http->host, sizeof(http->host), "[%s]", text);
-	} else {
-		loopback =
-		    ntohl(own.four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-		(void)inet_ntop(AF_INET, &own.four.sin_addr, http->host,
-		    sizeof(http->host));
-	}
-	return loopback || http->options.password[0] != '\0';
+	(void)getsockname(fd, &own.any, &length);
+	return own.any.sa_family == AF_INET6
+	    ? IN6_IS_ADDR_LOOPBACK(&own.six.sin6_addr)
+	    : ntohl(own.four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 struct http *
@@ -392,7 +378,7 @@ http_start(const struct http_options *options, const char **why)
 	if (http == NULL)
 		return NULL;
 	http->options = *options;
-	if (!read_address(http))
+	if (options->password[0] == '\0' && !is_local(options->fd))
 		*why = "an address that others reach needs --password-file";
 	else
 		http->daemon = MHD_start_daemon(

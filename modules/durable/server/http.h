@@ -6,9 +6,9 @@
  *   answers.c  commands, and their replies as JSON and for Prometheus
  *
  * WHO IS ANSWERED. With a password, who sends it, with any user (Basic). Without
- * one, who names the address that is listened on, or localhost, as the Host: so
- * not a page of another site whose name was made to lead here; and that address
- * must be one of this machine alone. What changes something needs PUT or
+ * one, who names an address or localhost as the Host: so not a page of another
+ * site whose name was made to lead here; and what is listened on must be an
+ * address of this machine alone. What changes something needs PUT or
  * DELETE, which a browser does not send for a page of another origin without
  * asking first.
  */

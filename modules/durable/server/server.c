@@ -66,7 +66,7 @@ struct connection {
 	/* Of out, what may be sent; and how many replies follow. */
 	size_t committed;
 	size_t replies;
-	uint64_t sent_ns; /* when some was sent, or there was none */
+	uint64_t sent_ns; /* when some was sent, or it began to wait */
 	uint32_t events; /* that epoll tells of */
 	bool touched; /* in this round */
 	bool held; /* requests wait until output was sent */
@@ -711,7 +711,7 @@ connection_send(struct server *server, struct connection *connection)
 	if (sent > 0)
 		buffer_consume(out, (size_t)sent);
 	connection->committed = buffer_length(out);
-	if (sent > 0 || connection->committed == 0)
+	if (sent > 0 || !(connection->events & EPOLLOUT))
 		connection->sent_ns = clock_steady_ns();
 	if (connection->failed ||
 	    (connection->closing && connection->committed == 0)) {

@@ -19,8 +19,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define APPLICATION_ID 0x68777464 /* "hwtd" */
-#define STORE_VERSION 1
+#define STORE_VERSION 0x68777401 /* "hwt", 1 */
 #define RESERVE_BYTES ((off_t)16 << 20)
 #define LOG_PAGES 16384 /* after which the log is copied into the database */
 
@@ -97,22 +96,19 @@ read_pragma(const struct store *store, const char *text)
 	return number;
 }
 
-/* Whether the database is this program's and of this version; a new one becomes
- * so. */
+/* Whether the database is of this version; a new one becomes so. */
 static bool
 claim(struct store *store)
 {
-	int id = read_pragma(store, "PRAGMA application_id");
 	int version = read_pragma(store, "PRAGMA user_version");
 
-	if (id == 0 && version == 0)
+	if (version == 0)
 		return sqlite3_exec(store->database,
-			   "BEGIN; PRAGMA application_id = 0x68777464;"
-			   "PRAGMA user_version = 1; CREATE TABLE rows "
-			   "(key INTEGER PRIMARY KEY, sum INTEGER, bytes BLOB);"
-			   "COMMIT",
+			   "BEGIN; PRAGMA user_version = 0x68777401;"
+			   "CREATE TABLE rows (key INTEGER PRIMARY KEY,"
+			   "sum INTEGER, bytes BLOB); COMMIT",
 			   NULL, NULL, NULL) == SQLITE_OK;
-	return id == APPLICATION_ID && version == STORE_VERSION;
+	return version == STORE_VERSION;
 }
 
 static int

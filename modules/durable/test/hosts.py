@@ -1007,14 +1007,12 @@ class InServer(Hosted, unittest.TestCase):
     def test_a_store_of_another_program_or_version_is_refused(self):
         self.host.stop()
         path = self.host.folder + '/data/tasks.db'
-        for setting, back in (('application_id = 7', 'application_id = '
-                               + str(0x68777464)),
-                              ('user_version = 2', 'user_version = 1')):
-            self.change_store(path, setting)
+        for version in (7, 0x68777402):
+            self.change_store(path, f'user_version = {version}')
             with self.assertRaises(RuntimeError) as caught:
                 self.host.start()
             self.assertIn('another program or version', str(caught.exception))
-            self.change_store(path, back)
+            self.change_store(path, f'user_version = {0x68777401}')
         self.host.start()
         self.host.stop()
         for name in os.listdir(self.host.folder + '/data'):
