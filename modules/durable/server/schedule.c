@@ -3,6 +3,7 @@
 #include "modules/durable/server/schedule.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -39,51 +40,40 @@ struct schedule {
 	struct calendar calendar;
 };
 
+/* Whether a line is a word and a number in a range. */
+static bool
+is_number(const char *line, const char *word, uint64_t *number, uint64_t least,
+    uint64_t most)
+{
+	size_t length = strlen(word);
+	struct argument value;
+
+	if (strncmp(line, word, length) != 0)
+		return false;
+	value = (struct argument){line + length, strlen(line + length)};
+	return argument_number(&value, least, most, number);
+}
+
 static bool
 read_line(struct schedule *schedule, const char *line)
 {
-	const struct {
-		const char *name;
-		char *text;
-		uint64_t *number, *second, least, most;
-	} known[] = {
-	    {"queue ", schedule->queue, NULL, NULL, 0, 0},
-	    {"cron ", schedule->cron, NULL, NULL, 0, 0},
-	    {"zone ", schedule->zone, NULL, NULL, 0, 0},
-	    {"every ", NULL, &schedule->every_s, NULL, 1, 366 * DAY_S},
-	    {"late ", NULL, &schedule->late_s, NULL, 0, DAY_S},
-	    {"attempts ", NULL, &schedule->attempts, NULL, 1,
-		MACHINE_ATTEMPTS_MAX},
-	    {"expires ", NULL, &schedule->expires_ms, NULL, 1,
-		MACHINE_DELAY_MAX_MS},
-	    {"retry ", NULL, &schedule->first_ms, &schedule->most_ms, 0,
-		MACHINE_DELAY_MAX_MS},
-	};
-	struct argument value;
-	size_t i, blank = 0;
+	int end = 0;
 
-	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		if (strncmp(line, known[i].name, strlen(known[i].name)) == 0)
-			break;
-	}
-	if (i == sizeof(known) / sizeof(*known))
-		return false;
-	line += strlen(known[i].name);
-	if (known[i].text != NULL) {
-		(void)strcpy(known[i].text, line);
-		return i > 0 || queue_is_valid(line);
-	}
-	if (known[i].second != NULL) {
-		blank = strcspn(line, " ");
-		value = (struct argument){line, blank};
-		if (line[blank] == '\0' ||
-		    !argument_number(&value, 0, known[i].most, known[i].number))
-			return false;
-		line += blank + 1;
-	}
-	value = (struct argument){line, strlen(line)};
-	return argument_number(&value, known[i].least, known[i].most,
-	    known[i].second != NULL ? known[i].second : known[i].number);
+	if (sscanf(line, "queue %299s%n", schedule->queue, &end) == 1)
+		return line[end] == '\0' && queue_is_valid(schedule->queue);
+	if (sscanf(line, "zone %299s%n", schedule->zone, &end) == 1)
+		return line[end] == '\0';
+	if (sscanf(line, "retry %" SCNu64 " %" SCNu64 "%n", &schedule->first_ms,
+		&schedule->most_ms, &end) == 2)
+		return line[end] == '\0' &&
+		    schedule->most_ms <= MACHINE_DELAY_MAX_MS;
+	return sscanf(line, "cron %299[^\n]", schedule->cron) == 1 ||
+	    is_number(line, "every ", &schedule->every_s, 1, 366 * DAY_S) ||
+	    is_number(line, "late ", &schedule->late_s, 0, DAY_S) ||
+	    is_number(line, "attempts ", &schedule->attempts, 1,
+		MACHINE_ATTEMPTS_MAX) ||
+	    is_number(line, "expires ", &schedule->expires_ms, 1,
+		MACHINE_DELAY_MAX_MS);
 }
 
 /* Lines, an empty one, and the payload of the tasks. False: reason says what is
