@@ -13,8 +13,7 @@
 enum {
 	OBJECTS_MAX = 4096,
 	SET_MAX = 8,
-	/* No wait is that long. But who asks a pool gives a limit, and to keep
-	 * it costs something. A mutex has none. */
+	/* No wait is that long, but to keep a limit costs something. */
 	WAIT_LIMIT_S = 600
 };
 
@@ -29,7 +28,7 @@ wait_limit(void)
 	return limit;
 }
 
-/* What is NULL the design does not have. */
+/* NULL: it has no such request. */
 struct design {
 	const char *what;
 	void (*create)(unsigned objects);

@@ -5,8 +5,7 @@
  * its own. An object is handed to the first that waits. Any one object only.
  *
  * Who would call it unfair: who does not need the order, since each object that
- * is handed over costs a switch of threads; and who
- * pauses it, which would cost it a flag. It is the least that a fair pool of
+ * is handed over costs a switch of threads. It is the least that a fair pool of
  * threads can do.
  */
 #include <pthread.h>

@@ -16,14 +16,10 @@ static struct hwt_checkout *checkout;
 static struct hwt_store *store;
 static struct {
 	_Alignas(64) struct hwt_object object;
-} object[OBJECTS_MAX];
+} object[OBJECTS_MAX], member[OBJECTS_MAX];
 static _Thread_local struct hwt_request request;
 static _Thread_local struct hwt_object *members[SET_MAX];
-/* For any one: its own objects. */
-static struct hwt_group group;
-static struct {
-	_Alignas(64) struct hwt_object object;
-} member[OBJECTS_MAX];
+static struct hwt_group group; /* for any one: its own objects */
 static _Thread_local struct hwt_item item;
 
 static void
@@ -38,11 +34,9 @@ create(unsigned objects)
 	perf_must(hwt_group_init(checkout, &group, OBJECTS_MAX) == 0, "group");
 	for (i = 0; i < objects; i++)
 		perf_must(
-		    hwt_group_add(checkout, &group, &member[i].object) == 0,
-		    "add");
-	for (i = 0; i < objects; i++)
-		perf_must(hwt_object_init(checkout, &object[i].object, i) == 0,
-		    "init");
+		    hwt_group_add(checkout, &group, &member[i].object) == 0 &&
+			hwt_object_init(checkout, &object[i].object, i) == 0,
+		    "objects");
 }
 
 static void
@@ -102,11 +96,10 @@ static void
 fill_store(uint64_t objects)
 {
 	struct hwt_store_request one;
-	struct hwt_store_item key = {.size = sizeof(uint64_t)};
 	uint64_t number;
+	struct hwt_store_item key = {.key = &number, .size = sizeof(number)};
 
 	perf_must(hwt_store_create(&store, checkout, NULL) == 0, "store");
-	key.key = &number;
 	perf_must(hwt_store_request_init(store, &one, &key, 1, NULL, NULL) == 0,
 	    "request");
 	for (number = 0; number < objects; number++)

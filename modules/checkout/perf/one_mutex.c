@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One mutex for all objects, and one condition variable: a release wakes all
- * that wait, and each looks whether its set is free. At its best: it wakes
- * nobody where nobody waits, and only after the mutex is unlocked.
+ * that wait, and each looks whether its set is free. It wakes nobody where
+ * nobody waits, and only after the mutex is unlocked.
  *
  * Who would call it unfair: who has many threads that wait for different sets,
- * since they wake each other in vain. It has no pause, no order, and each wait
- * takes a thread.
+ * since they wake each other in vain. It has no pause and no order.
  */
 #include <pthread.h>
 

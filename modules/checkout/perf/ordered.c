@@ -4,10 +4,7 @@
  * order: what one writes who may block, and needs no deadline.
  *
  * Who would call it unfair: who needs what hwt_checkout has beside that. It has
- * no deadline, no cancel and no pause, it holds the first objects of a set
- * while it waits for the others, and each wait takes a thread. A mutex that
- * spins first (PTHREAD_MUTEX_ADAPTIVE_NP) was no faster here, with any of the
- * holds.
+ * no deadline, no cancel and no pause, and each wait takes a thread.
  */
 #include <pthread.h>
 
@@ -16,16 +13,7 @@
 
 static struct {
 	_Alignas(64) pthread_mutex_t lock;
-} object[OBJECTS_MAX];
-
-static void
-create(unsigned objects)
-{
-	unsigned i;
-
-	for (i = 0; i < objects; i++)
-		(void)pthread_mutex_init(&object[i].lock, NULL);
-}
+} object[] = {[0 ... OBJECTS_MAX - 1] = {PTHREAD_MUTEX_INITIALIZER}};
 
 static void
 acquire(const unsigned *set, unsigned count)
@@ -44,6 +32,5 @@ release(const unsigned *set, unsigned count)
 }
 
 const struct design design = {.what = "one mutex per object, in order",
-    .create = create,
     .acquire = acquire,
     .release = release};
