@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of a checkout, and what its source files share.
- *
- *   store.c      objects by key, on top of these: see store.h
- *   checkout.c   making, shutting down, freeing, counters
- *   set.c        what a request names, checked and in order
- *   acquire.c    a request's calls: try, acquire, release, cancel
- *   retire.c     objects and groups: making and retiring them
- *   pause.c      a pause, and what is granted and not released
- *   request.c    the life of a request, and why it works
- *   object.c     the word of an object and who waits for it; groups
- *
+ * The inside of a checkout, and what its source files share; DESIGN lists them.
  * LOCKS. A shard's lock protects the waiters of the objects whose addresses
  * fall on it, the members of such groups, and the list of such requests that
  * wait. No thread holds two locks, but a shard's and then that of a thread that
@@ -36,6 +26,7 @@
 #define GROUP (UINT64_C(1) << 62) /* it stands for any of its members */
 #define MEMBER (UINT64_C(1) << 61) /* of a group */
 #define SHARED (UINT64_C(1) << 60) /* IN_USE by readers */
+#define ASKED (UINT64_C(1) << 59) /* under the lock: its holder stays */
 #define READER_ONE UINT64_C(8)
 #define HOLDER_MASK (~(UINT64_C(7) | UINT64_C(0xfc) << 56))
 
@@ -47,27 +38,21 @@ enum state {
 	STATE_WAITING, /* at an object, in its list */
 	STATE_WOKEN, /* a thread's, which has not begun to try it */
 	STATE_GRANTED, /* the user's */
-	STATE_ENDED /* its outcome is carried out, or kept */
+	STATE_ENDED /* its outcome is carried out */
 };
 #define OUTCOME_ONE UINT64_C(8) /* an enum hwt_grant; see request.c */
 #define OUTCOME_MASK (7 * OUTCOME_ONE)
 #define ARMED UINT64_C(0x40) /* the timeout's task may use the request */
 #define LATE UINT64_C(0x80) /* and is to carry the outcome out */
-#define BLOCKING UINT64_C(0x100) /* a thread waits; granted is not called */
-#define KEPT UINT64_C(0x200) /* ENDED, until a thread asks for it */
-#define GONE UINT64_C(0x400) /* WOKEN, and its at is retired */
-#define WAIT_ONE UINT64_C(0x800) /* how many waits it has had, wraps */
+#define GONE UINT64_C(0x100) /* WOKEN, and its at is retired */
+#define WAIT_ONE UINT64_C(0x200) /* how many waits it has had, wraps */
 #define WAITS_MASK (UINT32_MAX & ~(WAIT_ONE - 1))
 #define MAGIC UINT64_C(0x6877745200000000)
 #define MAGIC_MASK UINT64_C(0xffffffff00000000)
 
-/* Of a request. */
-#define HAS_ITEMS 1 /* its items are used, not its objects */
-#define HAS_READS 2 /* some are for reading */
-#define IS_RANKED 4 /* it has at most HWT_SORTED_MAX */
-
 /* The user's memory is declared with other types. */
 #define ALIASES __attribute__((may_alias))
+typedef struct object *object_name ALIASES;
 
 struct request;
 
@@ -96,6 +81,12 @@ struct request_item {
 	enum hwt_use use;
 } ALIASES;
 
+/* Of the rings that a request may be in. */
+enum ring {
+	AT,
+	ALL
+};
+
 /* A thread in hwt_checkout_acquire_wait. */
 struct blocked {
 	pthread_mutex_t lock;
@@ -108,32 +99,30 @@ struct blocked {
  * TRYING, WOKEN or ENDED, or the user's. */
 struct request {
 	a64_t word;
-	union {
-		struct object *const *objects;
-		struct request_item *items; /* with HAS_ITEMS */
-	};
+	const void *names; /* items, or pointers to objects */
 	hwt_granted *granted;
 	void *arg;
 	struct hwt_checkout *checkout;
 	hwt_timeout timeout; /* while ARMED */
 	aptr_t at; /* the object where it waits, or waited last */
-	/* Of the waiters of at, if linked; next: else, a thread's queue. */
-	struct request *next, *previous;
-	/* Under the lock of the request's shard: a ring of those whose waits
-	 * have begun and not ended. list_next NULL: it is not in it. */
-	struct request *list_next, *list_previous;
-	struct blocked *blocked; /* with BLOCKING */
+	/* AT: of the waiters of at, if linked; else next, of a thread's queue.
+	 * ALL: under the lock of the request's shard, of those whose waits have
+	 * begun and not ended. */
+	struct {
+		struct request *next, *previous;
+	} link[2];
+	struct blocked *blocked; /* the thread that waits; NULL: granted */
 	uint64_t since_ns; /* when the wait began */
-	uint32_t ticket; /* in which order waits began; wraps */
-	uint32_t count; /* of what it names, less what was retired */
-	uint32_t held; /* the first so many are taken */
-	uint32_t at_index; /* of at */
-	bool linked; /* under the lock of at's shard */
-	bool given : 1; /* at was taken for it, beyond held */
-	bool baton : 1; /* it was woken for at, and has not taken it yet */
+	uint64_t ticket; /* in which order waits began */
+	uint8_t stride; /* of names */
+	uint8_t count; /* of what it names, less what was retired */
+	uint8_t held; /* the first so many are taken */
+	uint8_t at_index; /* of at */
 	uint8_t refusals; /* at most 255 */
-	uint8_t flags; /* written by hwt_request_init */
-	uint8_t rank[HWT_SORTED_MAX]; /* in ascending order; with IS_RANKED */
+	bool linked; /* under the lock of at's shard */
+	bool given; /* at was taken for it, beyond held */
+	bool baton; /* it was woken for at, and has not taken it yet */
+	uint8_t rank[HWT_ITEMS_MAX]; /* places of names, in ascending order */
 } ALIASES;
 
 /* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
@@ -162,7 +151,6 @@ struct shard {
 
 struct hwt_checkout {
 	_Alignas(CACHE_LINE) struct hwt *timer;
-	struct shard *shards;
 	uint32_t shard_count;
 	uint32_t hold_after; /* UINT32_MAX: never */
 	/* An object that a pause holds: IN_USE; shutdown sets RETIRED. */
@@ -172,15 +160,17 @@ struct hwt_checkout {
 	/* Under pause_lock. */
 	bool pause_begun, paused;
 	a64_t pauses; /* counted under pause_lock */
+	a64_t unloads; /* that stores have begun: a pause waits for them */
 	_Alignas(CACHE_LINE) a64_t busy; /* until granted has returned */
 	a64_t tickets;
+	struct shard shards[];
 };
 
 /* What a call has to do before it returns; of a nested one, the outermost
  * call's. */
 struct queue {
 	struct request *first, *last;
-	bool runs, in_granted;
+	bool runs, in_granted, in_unload;
 };
 
 /* The thread's. */
@@ -196,17 +186,18 @@ alloc_lines(size_t bytes)
 }
 
 static inline struct shard *
-shard_of(const struct hwt_checkout *checkout, const void *at)
+shard_of(struct hwt_checkout *checkout, const void *at)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &checkout->shards[hash >> 40 & (checkout->shard_count - 1)];
 }
 
-static inline void
+static inline struct shard *
 shard_lock(struct shard *shard)
 {
 	(void)pthread_mutex_lock(&shard->lock);
+	return shard;
 }
 
 static inline void
@@ -229,33 +220,80 @@ word_outcome(uint64_t word)
 
 /* By its owner, when nothing else is in its word that counts. */
 static inline void
-request_store(struct request *request, enum state state)
+request_store(struct request *request, uint64_t state)
 {
 	/* E:request release */
-	a64_store_release(&request->word, MAGIC | (uint64_t)state);
+	a64_store_release(&request->word, MAGIC | state);
 }
 
 /* In ascending order. */
-static inline uint32_t
-request_index(const struct request *request, uint32_t i)
-{
-	return request->flags & IS_RANKED ? request->rank[i] : i;
-}
-
 static inline struct object *
 request_object(const struct request *request, uint32_t i)
 {
-	uint32_t k = request_index(request, i);
+	const void *at = (const char *)request->names +
+	    (size_t)request->rank[i] * request->stride;
 
-	return request->flags & HAS_ITEMS ? request->items[k].wanted
-					  : request->objects[k];
+	return *(const object_name *)at;
+}
+
+static inline bool
+request_has_items(const struct request *request)
+{
+	return request->stride == sizeof(struct request_item);
+}
+
+static inline struct request_item *
+request_item(const struct request *request, uint32_t i)
+{
+	return (struct request_item *)(uintptr_t)request->names +
+	    request->rank[i];
 }
 
 static inline bool
 request_reads(const struct request *request, uint32_t i)
 {
-	return request->flags & HAS_READS &&
-	    request->items[request_index(request, i)].use == HWT_READ;
+	return request_has_items(request) &&
+	    request_item(request, i)->use == HWT_READ;
+}
+
+static inline void
+item_granted(const struct request *request, uint32_t i, struct object *object)
+{
+	if (request_has_items(request))
+		request_item(request, i)->granted = object;
+}
+
+static inline uint64_t
+word_taken(uint64_t word, const struct request *request, bool reads)
+{
+	if (reads)
+		return (word | IN_USE | SHARED) + READER_ONE;
+	return word | IN_USE | (uint64_t)(uintptr_t)request;
+}
+
+/* Before that one, as the last if it is the first; NULL: alone. */
+static inline void
+ring_add(struct request *before, struct request *request, enum ring of)
+{
+	if (before == NULL)
+		before = request->link[of].previous = request;
+	request->link[of].next = before;
+	request->link[of].previous = before->link[of].previous;
+	before->link[of].previous->link[of].next = request;
+	before->link[of].previous = request;
+}
+
+/* The first of those that are left, where that one was the first. */
+static inline struct request *
+ring_remove(struct request *first, struct request *request, enum ring of)
+{
+	struct request *next = request->link[of].next;
+
+	next->link[of].previous = request->link[of].previous;
+	request->link[of].previous->link[of].next = next;
+	if (request != first)
+		return first;
+	return next != request ? next : NULL;
 }
 
 static inline bool
@@ -290,44 +328,58 @@ is_shut_down(const struct hwt_checkout *checkout)
 	return a64_load_seq(&checkout->gate.word) & RETIRED;
 }
 
-/* What a try answers: the index of the object that refused, or these. */
-#define TRIED_ALL (-1) /* it has all, and is counted as out */
-#define TRIED_GATE (-2)
-
 /* object.c */
 
-/* Takes object i for its request, which is TRYING; false: it refuses. */
-bool object_take(struct request *request, uint32_t i);
+/* Takes object i for its request, which is its owner's; false: it refuses. */
+bool object_take_slowly(struct request *request, uint32_t i);
+static inline bool
+object_take(struct request *request, uint32_t i)
+{
+	struct object *object = request_object(request, i);
+	uint64_t next = word_taken(0, request, request_reads(request, i));
+
+	/* Free, and nobody waits. E:object acquire */
+	if (!a64_cas_seq(&object->word, 0, next))
+		return object_take_slowly(request, i);
+	item_granted(request, i, object);
+	return true;
+}
+
 /* Gives it back, and serves who waits for it. */
-void object_give(struct request *request, uint32_t i);
+void object_give_slowly(struct request *request, uint32_t i);
+static inline void
+object_give(struct request *request, uint32_t i)
+{
+	struct object *object = request_object(request, i);
+	uint64_t word = word_taken(0, request, false);
+
+	/* Written, and nobody waits. E:object release; E:wait fence */
+	if (a64_cas_seq(&object->word, word, 0))
+		item_granted(request, i, NULL);
+	else
+		object_give_slowly(request, i);
+}
+
 /* The same of an object that no request holds, to write. */
 bool object_take_alone(struct object *object);
 void object_give_alone(struct object *object);
-/* Whether it refuses now: for a look without a lock. */
-bool object_refuses(const struct request *request, uint32_t i);
 /* The request, TRYING, waits at its object i, or at the gate. False: it may be
  * tried again, or a mark was left. */
+#define TRIED_GATE (-2)
 bool object_wait(struct request *request, int64_t i);
-/* By whoever has ended its wait: out of the list of at. */
+/* Takes it out of the list of at, hands its baton on, and serves the list. */
 void object_leave(struct request *request);
-/* By its owner, which was woken for at and has not taken it. */
-void object_hand_on(struct request *request);
 /* Opens the gate: what waits there is woken, in order. */
 void gate_open(struct hwt_checkout *checkout);
 /* A member is free; with the lock of any's shard. */
 void group_put(struct group *group, struct object *member);
 
-/* retire.c */
-
-/* Nobody is granted it any more. */
+/* Nobody is granted it any more: ends all waits for sets with it. */
 void object_retire(struct hwt_checkout *checkout, struct object *object);
-
-/* acquire.c */
-
-int grant_error(enum hwt_grant grant);
 
 /* request.c */
 
+int grant_error(enum hwt_grant grant);
 void queue_add(struct request *request);
 /* At the end of a call, and before it sleeps. */
 void queue_drain(void);
@@ -338,31 +390,10 @@ queue_run(void)
 		queue_drain();
 }
 
-void request_change(struct request *request, uint64_t clear, uint64_t set);
-/* TRYING becomes WAITING, unless a mark was left. */
-bool request_enter_wait(struct request *request);
-/* WAITING becomes WOKEN: the word that it had; 0: it does not wait. */
-uint64_t request_wake(struct request *request);
-/* The owner tries it once. */
-int64_t request_try(struct request *request);
-/* Tries it so often while the object that refused may be had. */
-int64_t request_look(struct request *request, int64_t tried, unsigned looks);
-/* Its wait begins, with a deadline; or an error. */
-int request_begin(struct request *request, uint64_t delay_ns);
-/* It does not wait: gives back what it kept, and is READY. */
-void request_abandon(struct request *request);
-/* It was tried with that result: goes on until it waits or has ended. */
-void request_go_on(struct request *request, int64_t tried);
-/* WOKEN: it is tried, and looked at so often. */
-void request_resume(struct request *request, unsigned looks);
-/* Ends the wait, or leaves a mark. 0, -EINPROGRESS, or -ENOENT. */
-int request_end(struct request *request, enum hwt_grant grant);
+void blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant);
 /* Ends all waits for sets with that object (NULL: all) that have begun. */
 void requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant);
-/* Why it refuses for good; 0: it may be had later. */
-enum hwt_grant refusal_of(const struct request *request, int64_t tried);
-void blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant);
 
 /* It is handed what it waits for. */
 static inline bool
@@ -373,10 +404,10 @@ request_is_in_order(const struct request *request)
 
 /* pause.c */
 
-/* Counts what is granted; false: the gate is closed. */
-bool out_begin(struct hwt_checkout *checkout, const void *at);
-/* released: 1 of a request, else 0. */
-void out_end(struct hwt_checkout *checkout, const void *at, uint64_t released);
+/* Adds 1 to what a pause waits for; false: the gate is closed. */
+bool out_begin(struct hwt_checkout *checkout, a64_t *count);
+/* Changes it by so much; answers what it was. */
+uint64_t out_end(struct hwt_checkout *checkout, a64_t *count, uint64_t by);
 uint64_t count_out(const struct hwt_checkout *checkout);
 /* Something was released, or the checkout is shut down: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);

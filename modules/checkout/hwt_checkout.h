@@ -2,11 +2,10 @@
 /*
  * hwt_checkout - sets of objects, granted whole, with a deadline and a pause.
  *
- * An object has one holder at a time that writes it, or any number that read
- * it. A request names a set of objects; it gets all of them, or it holds none
- * and waits, without a thread, until it gets all of them, its deadline comes,
- * or it is cancelled. A pause waits until nothing is out, and grants nothing
- * until it is over. A store (below) has objects by key, each loaded once.
+ * A request names a set of objects; it gets all of them, or it holds none and
+ * waits, without a thread, until it gets all of them, its deadline comes, or it
+ * is cancelled. A pause waits until nothing is out, and grants nothing until it
+ * is over. A store (below) has objects by key, each loaded once.
  *
  * PROMISES
  *
@@ -15,18 +14,16 @@
  *   in-order       Requests wait for an object in the order in which their
  *                  waits began. One that was refused options.hold_after times
  *                  is handed each object for which it is the first, before
- *                  others can take it, and keeps what it has got while it waits
- *                  for the next. So each request is granted if all that is
- *                  granted is released, and each group has a member.
- *                  HWT_CHECKOUT_NEVER: no such promise.
+ *                  others can take it, and keeps what it has got. So each is
+ *                  granted if all that is granted is released, and each group
+ *                  has a member. HWT_CHECKOUT_NEVER: no such promise.
  *   one-holder     No object is in two granted requests, unless both only read
  *                  it. The next holder reads what its holder wrote.
  *   readers        Who comes to read an object waits behind those that wait for
  *                  it. Readers that wait one after another get it together.
  *   once           When hwt_checkout_acquire has answered 1, granted is called
- *                  once. The request is the caller's again when granted is
- *                  called with another outcome than HWT_GRANTED, or when
- *                  hwt_checkout_release has returned.
+ *                  once. The request is the caller's again when that is with
+ *                  another outcome than HWT_GRANTED, or has been released.
  *   no-lost-wake   No request waits while all its objects are free, but for the
  *                  moment until the thread that was woken tries it.
  *   deadline       It ends a wait, never a grant, and never before its delay
@@ -34,26 +31,24 @@
  *   pause          When hwt_checkout_pause has answered 0, nothing is out, and
  *                  nothing is granted before hwt_checkout_resume.
  *   no-lock-held   The library holds no lock while it calls granted, which may
- *                  call every function here that is not said to wait. A granted
- *                  that such a call causes is called after the first one has
- *                  returned, so that a chain of grants takes no stack. So
- *                  granted returns soon, and waits for no other request.
+ *                  call every function here that does not wait. A granted that
+ *                  such a call causes is called after the first one has
+ *                  returned, so that a chain of grants takes no stack.
  *   few-wakes      A release wakes one request that waits for the object, or
  *                  the readers that are first. A grant without a wait takes no
  *                  memory and no timeout, and no lock unless of a group.
  *
  * WHERE granted RUNS. In any call of acquire, acquire_wait, try, release,
- * cancel, resume, retire and shutdown, on the caller's thread, also that of
- * another request; and in tasks of the timer. So a mutex that any granted locks
- * must not be locked where these are called: release would deadlock. Let
- * granted post to the thread that is to go on: hwt_mailbox_post.
+ * cancel, resume, retire and shutdown, also that of another request; and in
+ * tasks of the timer. A mutex that any granted locks must not be locked where
+ * these are called: release would deadlock. Let granted post to the thread that
+ * is to go on: hwt_mailbox_post.
  *
- * All functions may be called from any thread, also from tasks of the timer,
- * where none should wait. int functions return 0, or what they say, or a
- * negative errno value; then nothing has changed. Times are in nanoseconds.
- * All answer -EINVAL for NULL, and -EOWNERDEAD in a child process of the one
- * that made the checkout, where the destroy functions free it alone: a store
- * before its checkout, and that before its timer.
+ * All functions may be called from any thread. int functions return 0, or what
+ * they say, or a negative errno value; then nothing has changed. Times are in
+ * nanoseconds. All answer -EINVAL for NULL, and -EOWNERDEAD in a child process
+ * of the one that made the checkout, where the destroy functions free it alone:
+ * a store before its checkout, and that before its timer.
  */
 #ifndef HWT_CHECKOUT_H
 #define HWT_CHECKOUT_H
@@ -67,12 +62,12 @@ extern "C" {
 
 struct hwt_checkout;
 
-/* Part of the user's; stays until it is retired, or the checkout destroyed. */
+/* The user's memory; stays until it is retired, or the checkout destroyed. */
 struct hwt_object {
 	uint64_t private_words[4];
 };
 
-/* The caller's memory, which stays while the request waits or is granted. */
+/* The same; stays while the request waits or is granted. */
 struct hwt_request {
 	uint64_t private_words[20];
 };
@@ -115,8 +110,7 @@ typedef void hwt_granted(
 struct hwt_checkout_options {
 	uint32_t shards; /* a power of two up to 2^16; 0: 64 */
 	/* 1 to 255, 0: 16, or HWT_CHECKOUT_NEVER. 1 is first come, first
-	 * served: fair, and slower where holds are short, as each object then
-	 * waits for a thread to wake up. */
+	 * served: slower, as each object waits for a thread to wake up. */
 	uint32_t hold_after;
 	uint64_t reserved[7]; /* 0 */
 };
@@ -133,16 +127,15 @@ struct hwt_checkout_stats {
 	uint64_t released; /* of those granted */
 	/* How long the one that waits longest has waited; 0: none waits. */
 	uint64_t longest_wait_ns;
-	/* All waits that have ended, however they did, by the timer's clock.
-	 * Element k counts waits of [2^k, 2^(k+1)) ns; 0 counts in element 0.
-	 * Grants without a wait are not in it. */
+	/* All waits that have ended. Element k counts those of [2^k, 2^(k+1))
+	 * ns; 0 counts in element 0. */
 	uint64_t wait_ns_sum, wait_ns_max, wait_ns_histogram[64];
 	uint64_t reserved[8];
 };
 
 /* Makes a checkout whose deadlines are timeouts of this timer, which must
- * outlive it. A timer that is stopped takes the deadlines from waits and from a
- * pause that waits: call hwt_checkout_shutdown first.
+ * outlive it. Call hwt_checkout_shutdown before hwt_stop, which takes the
+ * deadlines from waits.
  * -EINVAL     also shards, hold_after or reserved words out of range
  * -ENOMEM
  * -EOWNERDEAD the timer was made before a fork */
@@ -172,16 +165,15 @@ int hwt_object_init(
  * item's granted becomes NULL), and ends all waits for sets with it that have
  * begun, with HWT_GRANT_RETIRED. Then its memory is the user's. A member leaves
  * its group: no wait ends. Time grows with all waits.
- * A wait has begun when hwt_checkout_acquire has answered 1. So who finds an
- * object under a mutex calls that with the mutex locked, and who retires it has
- * locked the mutex before, so that it is not found any more.
- * -EPERM      it is not in a granted request, or for reading
- * -E2BIG      the request has more than HWT_SORTED_MAX items */
+ * A wait has begun, and is counted, when hwt_checkout_acquire has answered 1;
+ * an acquire that is under way may use the object. So who finds an object under
+ * a mutex acquires with the mutex locked, and who retires it has taken it out
+ * of there under that mutex.
+ * -EPERM      it is not in a granted request, or for reading */
 HWT_MUST_CHECK
 int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
 
-/* Makes a group without members, which requests take as one of that order.
- * What waits for it goes on waiting while it has none. */
+/* Makes a group without members, which requests take as one of that order. */
 int hwt_group_init(
     struct hwt_checkout *checkout, struct hwt_group *group, uint64_t order);
 
@@ -198,22 +190,20 @@ int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
 HWT_MUST_CHECK
 int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
 
-#define HWT_SORTED_MAX 20
+#define HWT_ITEMS_MAX 32
 
 /* Prepares a request, which does not wait and is not granted, for any number of
  * uses. The items stay as they are meanwhile, but for granted. The function may
- * be NULL where a thread waits. There is no upgrade: who reads an object and
+ * be NULL where only threads wait. There is no upgrade: who reads an object and
  * would write it releases it first. Who holds an object does not wait for it
  * with another request.
  * -EINVAL     also count is 0, an object twice, objects of several checkouts or
  *             not initialised, a member of a group, a group to read
- * -ENOTSUP    an object to read and to write
- * -E2BIG      more than HWT_SORTED_MAX, not in ascending order */
+ * -E2BIG      more than HWT_ITEMS_MAX */
 int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg);
 
-/* The same, of objects to write, in an array that stays where it is.
- * -EINVAL     also a group's any */
+/* The same, of objects to write, no group's any, in an array that stays. */
 int hwt_request_init(struct hwt_request *request,
     struct hwt_object *const *objects, size_t count, hwt_granted *granted,
     void *arg);
@@ -232,10 +222,8 @@ int hwt_checkout_try(
 /* 0           granted; granted is not called
  * 1           granted is called once, perhaps before this returns; at the
  *             latest when delay_ns has passed and the timer has called the
- *             timeout's task. HWT_NEVER: no deadline. The end of a request
- *             without granted is kept for hwt_checkout_acquire_wait: so a
- *             thread begins its wait under a mutex, unlocks it, and sleeps
- * -EINVAL     also delay_ns in [2^63, HWT_NEVER)
+ *             timeout's task. HWT_NEVER: no deadline
+ * -EINVAL     also no granted, or delay_ns in [2^63, HWT_NEVER)
  * -ENOBUFS    the timer is full (max_pending)
  * -ESHUTDOWN  also when a timeout is needed and the timer is stopped
  * -EAGAIN     the timer cannot start its thread
@@ -245,10 +233,8 @@ HWT_MUST_CHECK
 int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Waits in this thread; granted is not called. Its objects are not retired
- * meanwhile, unless hwt_checkout_acquire has answered 1 for this request, which
- * is without granted: then it waits for that to end, and delay_ns does not
- * count. 0: granted.
+/* Waits in this thread; granted is not called. 0: granted. The memory of its
+ * objects stays until it has returned, also if they are retired.
  * -ETIMEDOUT  its deadline has come
  * -ECANCELED  it was cancelled
  * -EDEADLK    from granted
@@ -258,15 +244,13 @@ HWT_MUST_CHECK
 int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
-/* Releases all objects of a granted request. Calls granted of others, which
- * waited for them: see WHERE granted RUNS.
+/* Releases all objects of a granted request: see WHERE granted RUNS.
  * -ENOENT     it is not granted
  * -EINVAL     as hwt_checkout_try */
 int hwt_checkout_release(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
-/* The request's memory stays until this has returned, even if granted is called
- * before that.
+/* The request's memory stays until this has returned.
  * 0           this call has ended the wait: granted is called with
  *             HWT_GRANT_CANCELLED, mostly before this returns
  * -EINPROGRESS it is being tried at this moment; if that fails, it ends as
@@ -276,13 +260,12 @@ int hwt_checkout_release(
 int hwt_checkout_cancel(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
-/* Waits until nothing is out; nothing is granted meanwhile, even if that fails
- * in the end. 0: nothing is out, until hwt_checkout_resume, also by another
- * thread. Delay 0 does not wait.
+/* Waits until nothing is out; nothing is granted meanwhile. 0: nothing is out,
+ * until hwt_checkout_resume by any thread. Delay 0 does not wait.
  * -ETIMEDOUT  something was still out, or being tried, after delay_ns; all goes
  *             on as before
  * -EALREADY   another pause has begun
- * -EDEADLK    from granted
+ * -EDEADLK    from granted, or from an unload, which a pause waits for
  * -EINVAL     also delay_ns in [2^63, HWT_NEVER)
  * -ESHUTDOWN  hwt_checkout_shutdown was called, or the timer is stopped
  * -ENOBUFS -EAGAIN -ENOMEM   the timer's */
@@ -294,26 +277,20 @@ int hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns);
  * -EBUSY      a pause has begun, and something is still out */
 int hwt_checkout_resume(struct hwt_checkout *checkout);
 
-/* In time that grows with the shards. */
 int hwt_checkout_read_stats(
     const struct hwt_checkout *checkout, struct hwt_checkout_stats *stats);
 
 /*
  * STORE: objects by key, each loaded once and unloaded when idle.
  *
- * A request of a store names keys. An object that is not there is in use by its
- * loader: what wants it waits for it as for any other.
- *
  *   loaded-once     While an object is there, or its load has begun, no other
  *                   load of its key begins. A load runs outside all locks, on
- *                   the thread that wants the object, or answers
- *                   HWT_STORE_LATER.
+ *                   the thread that wants the object.
  *   load-failure    goes to all requests that want the object; the next one
  *                   loads again.
  *   load-leaves     A deadline, a cancel, a shutdown ends the wait for a load;
  *                   the load goes on, and the object stays. A pause does not
- *                   wait for loads; what is loaded meanwhile is granted when it
- *                   ends.
+ *                   wait for loads.
  *   unload-alone    Nobody has the object, nor wants it, when it is chosen;
  *                   until unload has answered, nobody gets it. Who wants it
  *                   meanwhile gets it loaded again, or as it is if unload
@@ -370,12 +347,11 @@ struct hwt_store_options {
 	hwt_store_load *load; /* NULL: an object is there when it is named */
 	hwt_store_unload *unload; /* NULL: there is nothing to do */
 	void *ctx; /* of both */
-	/* Objects, shared out to the shards. It is exceeded by those that are
-	 * out or wanted, by loads that end at the same time, and during a
-	 * pause. 0: none. */
+	/* Of objects. Those that are out or wanted, loads that end at the same
+	 * time, and a pause exceed it. 0: none. */
 	uint64_t limit;
-	/* Below 2^63; 0: none. An object is unloaded, by a task of the timer,
-	 * after one to two times of it. */
+	/* Below 2^63; 0: none. A task of the timer unloads an object after one
+	 * to two times of it. */
 	uint64_t idle_ns;
 	uint32_t shards; /* a power of two up to 2^16; 0: 256 */
 	uint32_t reserved_32; /* 0 */
@@ -394,8 +370,7 @@ struct hwt_store_stats {
 	uint64_t reserved[8];
 };
 
-/* Makes a store whose objects are the checkout's, which must outlive it; a
- * checkout may have several, and other objects.
+/* Makes a store whose objects are the checkout's, which must outlive it.
  * -EINVAL     also an option out of range
  * -ESHUTDOWN  the timer is stopped, with idle_ns
  * -ENOMEM -ENOBUFS -EAGAIN */
@@ -406,7 +381,7 @@ int hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 /* Unloads all objects and frees the store. No other call may be under way. To
  * end what waits, call hwt_checkout_shutdown first. NULL: 0.
  * -EBUSY      something is out or waits, a job has not ended, an unload was
- *             refused, or a pause is on; what was unloaded is unloaded
+ *             refused (others are done), or a pause is on
  * -EDEADLK    from granted */
 HWT_MUST_CHECK
 int hwt_store_destroy(struct hwt_store *store);
@@ -444,15 +419,15 @@ int hwt_store_acquire_wait(struct hwt_store *store,
 int hwt_store_release(
     struct hwt_store *store, struct hwt_store_request *request);
 
-/* As hwt_checkout_cancel; the request is not used again, either, until this has
- * returned. */
+/* As hwt_checkout_cancel; it is not acquired again before this has returned. */
 int hwt_store_cancel(
     struct hwt_store *store, struct hwt_store_request *request);
 
 /* By any thread, once for each job that has answered HWT_STORE_LATER, or will:
  * result is what load or unload answers otherwise, 0 or negative. loaded is
- * copied; NULL: no value. Not for a job that has ended: its memory is gone.
- * -ENOENT     load or unload was not called, or this was called already
+ * copied; NULL: no value.
+ * -ENOENT     the job has ended (of which the store knows the last 1,024 for
+ *             the memory of an object)
  * -EINVAL     also result is positive */
 int hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
     int result, const struct hwt_loaded *loaded);

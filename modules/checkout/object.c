@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The word of an object, who waits for it, and groups. Which states a request
- * goes through, and why none waits for ever: request.c.
+ * The word of an object, who waits for it, and groups.
  *
  * A word changes by compare-and-swap. Without WAITERS, takers and givers need
  * no lock. With it, whoever gives the object back does so under the lock and
- * serves the list: hands the object to the first, or wakes its thread. So these
- * hold outside the lock, and each line has one reason:
+ * serves the list. Outside the lock there is
  *
  *   WAITERS if and only if the list is not empty: both change under the lock.
  *   WAITERS and free only with WOKEN: an object that is given back is served
@@ -15,19 +13,18 @@
  *   WOKEN as long as a request has the baton of this object: it was woken for
  *       it, and has neither taken it, nor waits for it again, nor has handed
  *       the wake-up on. Meanwhile giving it back wakes nobody.
+ *   ASKED never: under the lock, a retirement looks at the request that has
+ *       the object, which cannot end before the lock is free.
  *
- * Of a group, IN_USE says that no member is free; its word changes under the
- * lock alone.
+ * The word of a group changes under the lock alone. The gate is an object that
+ * a pause holds, and that all leave when it is opened.
  */
 #include "checkout.h"
 
 static struct shard *
 lock_of(const struct object *object)
 {
-	struct shard *shard = shard_of(object->checkout, object);
-
-	shard_lock(shard);
-	return shard;
+	return shard_lock(shard_of(object->checkout, object));
 }
 
 static bool
@@ -39,14 +36,6 @@ is_open(uint64_t word, bool reads)
 }
 
 static uint64_t
-word_taken(uint64_t word, const struct request *request, bool reads)
-{
-	if (reads)
-		return (word | IN_USE | SHARED) + READER_ONE;
-	return word | IN_USE | (uint64_t)(uintptr_t)request;
-}
-
-static uint64_t
 word_given(uint64_t word, bool reads)
 {
 	if (reads && (word & HOLDER_MASK) > READER_ONE)
@@ -54,63 +43,62 @@ word_given(uint64_t word, bool reads)
 	return word & ~(IN_USE | SHARED | HOLDER_MASK);
 }
 
-bool
-object_refuses(const struct request *request, uint32_t i)
+/* WAITING becomes WOKEN; false: it does not wait. */
+static bool
+request_wake(struct request *request)
 {
-	uint64_t word = a64_load_relaxed(&request_object(request, i)->word);
+	uint64_t word;
 
-	return !is_open(word, request_reads(request, i));
+	do {
+		/* E:request acquire */
+		word = a64_load_acquire(&request->word);
+		if (word_state(word) != STATE_WAITING)
+			return false;
+	} while (!a64_cas_seq(
+	    &request->word, word, (word & ~STATE_MASK) | STATE_WOKEN));
+	return true;
 }
 
-static void
-item_granted(struct request *request, uint32_t i, struct object *object)
+/* TRYING becomes WAITING, unless a mark was left. */
+static bool
+request_enter_wait(struct request *request)
 {
-	if (request->flags & HAS_ITEMS)
-		request->items[request_index(request, i)].granted = object;
+	uint64_t word, next;
+
+	do {
+		word = a64_load_acquire(&request->word);
+		if (word & OUTCOME_MASK)
+			return false;
+		next = (word & ~(STATE_MASK | WAITS_MASK)) | STATE_WAITING;
+		next |= (word + WAIT_ONE) & WAITS_MASK;
+		/* E:request release */
+	} while (!a64_cas_seq(&request->word, word, next));
+	return true;
 }
 
 /* The list, under the lock. */
-
-static bool
-is_before(const struct request *a, const struct request *b)
-{
-	return (int32_t)(a->ticket - b->ticket) < 0;
-}
 
 /* In order of tickets: mostly as the last, or near the first. */
 static void
 link_request(struct object *object, struct request *request)
 {
-	struct request *first = object->first, *after = first;
+	struct request *first = object->first, *before = first;
+	bool is_last =
+	    first == NULL || first->link[AT].previous->ticket < request->ticket;
 
 	request->linked = true;
-	if (first == NULL) {
-		request->next = request->previous = request;
+	while (!is_last && before->ticket < request->ticket)
+		before = before->link[AT].next;
+	ring_add(before, request, AT);
+	if (first == NULL || (!is_last && before == first))
 		object->first = request;
-		return;
-	}
-	if (is_before(request, first->previous)) {
-		while (!is_before(request, after))
-			after = after->next;
-		if (after == first)
-			object->first = request;
-	}
-	request->next = after;
-	request->previous = after->previous;
-	after->previous->next = request;
-	after->previous = request;
 }
 
 static void
 unlink_request(struct object *object, struct request *request)
 {
 	request->linked = false;
-	request->next->previous = request->previous;
-	request->previous->next = request->next;
-	if (request->next == request)
-		object->first = NULL;
-	else if (object->first == request)
-		object->first = request->next;
+	object->first = ring_remove(object->first, request, AT);
 }
 
 /* A free member, for the request. */
@@ -153,9 +141,9 @@ hand_over(struct object *object, struct request *request)
  * set that does not keep what it has got. Of sets that were each handed what
  * another one wants, each would give it back to the next, for ever. */
 static bool
-is_only_woken(const struct request *request, uint64_t word)
+is_only_woken(const struct request *request)
 {
-	return (request->count > 1 || word & BLOCKING) &&
+	return (request->count > 1 || request->blocked != NULL) &&
 	    !request_is_in_order(request);
 }
 
@@ -165,7 +153,8 @@ static void
 serve(struct object *object, struct shard *shard)
 {
 	struct request *request;
-	uint64_t word, had;
+	uint64_t word;
+	bool waited;
 
 	while ((request = object->first) != NULL) {
 		word = a64_load_acquire(&object->word);
@@ -173,15 +162,15 @@ serve(struct object *object, struct shard *shard)
 		    !is_open(word & ~WAITERS,
 			request_reads(request, request->at_index)))
 			return;
-		had = request_wake(request);
+		waited = request_wake(request);
 		unlink_request(object, request);
-		if (had == 0)
+		if (!waited)
 			continue;
 		shard->woken++;
-		if (is_only_woken(request, had)) {
+		if (is_only_woken(request)) {
 			request->baton = true;
 			a64_or_seq(&object->word, WOKEN);
-			if (had & BLOCKING)
+			if (request->blocked != NULL)
 				blocked_tell(request->blocked, true, 0);
 			else
 				queue_add(request);
@@ -218,18 +207,8 @@ group_take(struct request *request, uint32_t i, bool baton)
 	return took;
 }
 
-/* It was woken for the object, and reads it: so do those behind it. */
-static void
-serve_readers(struct object *object)
-{
-	struct shard *shard = lock_of(object);
-
-	serve(object, shard);
-	shard_unlock(shard);
-}
-
 bool
-object_take(struct request *request, uint32_t i)
+object_take_slowly(struct request *request, uint32_t i)
 {
 	struct object *object = request_object(request, i);
 	bool reads = request_reads(request, i);
@@ -248,11 +227,10 @@ object_take(struct request *request, uint32_t i)
 		/* E:object acquire */
 	} while (!a64_cas_seq(&object->word, word, next));
 	item_granted(request, i, object);
-	if (baton) {
+	if (baton)
 		request->baton = false;
-		if (reads && next & WAITERS)
-			serve_readers(object);
-	}
+	if (baton && reads && next & WAITERS)
+		object_leave(request); /* so do those behind it */
 	return true;
 }
 
@@ -267,7 +245,9 @@ give(struct object *object, bool reads)
 	do {
 		word = a64_load_relaxed(&object->word);
 		next = word_given(word, reads);
-		if (!(next & IN_USE) && (next & (WAITERS | WOKEN)) == WAITERS) {
+		if (next & ASKED ||
+		    (!(next & IN_USE) &&
+			(next & (WAITERS | WOKEN)) == WAITERS)) {
 			shard = lock_of(object);
 			do
 				word = a64_load_relaxed(&object->word);
@@ -304,16 +284,14 @@ give_member(struct object *any, struct object *member)
 }
 
 void
-object_give(struct request *request, uint32_t i)
+object_give_slowly(struct request *request, uint32_t i)
 {
-	struct object *object = request_object(request, i), *granted;
+	struct object *object = request_object(request, i), *granted = object;
 
-	if (!(request->flags & HAS_ITEMS)) {
-		give(object, false);
-		return;
+	if (request_has_items(request)) {
+		granted = request_item(request, i)->granted;
+		item_granted(request, i, NULL);
 	}
-	granted = request->items[request_index(request, i)].granted;
-	item_granted(request, i, NULL);
 	if (granted == object)
 		give(object, request_reads(request, i));
 	else if (granted != NULL) /* NULL: a member that was retired */
@@ -358,25 +336,22 @@ still_refuses(struct request *request, struct object *object)
 bool
 object_wait(struct request *request, int64_t i)
 {
-	struct object *gate = &request->checkout->gate;
-	struct object *object =
-	    i == TRIED_GATE ? gate : request_object(request, (uint32_t)i);
+	struct object *object = i == TRIED_GATE
+	    ? &request->checkout->gate
+	    : request_object(request, (uint32_t)i);
 	struct shard *shard = lock_of(object);
 	bool waits;
 
-	request->at_index = i == TRIED_GATE ? 0 : (uint32_t)i;
+	request->at_index = i == TRIED_GATE ? 0 : (uint8_t)i;
 	aptr_store_release(&request->at, object);
-	if (object == gate)
-		waits = a64_load_seq(&gate->word) == IN_USE;
-	else
-		waits = still_refuses(request, object);
+	waits = still_refuses(request, object);
 	if (waits) {
 		link_request(object, request);
 		waits = request_enter_wait(request);
-		if (!waits)
+		if (!waits) {
 			unlink_request(object, request);
-		if (!waits && object != gate)
 			serve(object, shard);
+		}
 	}
 	shard_unlock(shard);
 	return waits;
@@ -390,19 +365,9 @@ object_leave(struct request *request)
 
 	if (request->linked)
 		unlink_request(object, request);
-	if (object != &object->checkout->gate)
-		serve(object, shard);
-	shard_unlock(shard);
-}
-
-void
-object_hand_on(struct request *request)
-{
-	struct object *object = aptr_load_acquire(&request->at);
-	struct shard *shard = lock_of(object);
-
+	if (request->baton)
+		a64_and_seq(&object->word, ~WOKEN);
 	request->baton = false;
-	a64_and_seq(&object->word, ~WOKEN);
 	serve(object, shard);
 	shard_unlock(shard);
 }
@@ -414,10 +379,10 @@ gate_open(struct hwt_checkout *checkout)
 	struct shard *shard = lock_of(gate);
 	struct request *request;
 
-	a64_and_seq(&gate->word, ~IN_USE);
+	a64_and_seq(&gate->word, ~(IN_USE | WAITERS));
 	while ((request = gate->first) != NULL) {
 		unlink_request(gate, request);
-		if (request_wake(request) != 0)
+		if (request_wake(request))
 			queue_add(request);
 	}
 	shard_unlock(shard);

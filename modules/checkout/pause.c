@@ -3,8 +3,9 @@
  * A pause: nothing is out, and nothing is granted until it is over.
  *
  * The gate is an object that the pause holds. What is granted is counted by the
- * shard of the request. Only the pauser declares the pause, from the sum of
- * these counts, each of which it reads after it has closed the gate:
+ * shard of the request, and unloads of stores by one count. Only the pauser
+ * declares the pause, from the sum of these counts, each of which it reads
+ * after it has closed the gate:
  *
  *   E:pause  a grant                         the pauser
  *            (A1) count up                   (B1) close the gate
@@ -22,33 +23,31 @@
 #include "checkout.h"
 
 bool
-out_begin(struct hwt_checkout *checkout, const void *at)
+out_begin(struct hwt_checkout *checkout, a64_t *count)
 {
-	(void)a64_add_seq(&shard_of(checkout, at)->out, 1);
+	(void)a64_add_seq(count, 1);
 	/* E:pause fence: (A1), (A2) */
 	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
 		return true;
-	out_end(checkout, at, 0);
+	(void)out_end(checkout, count, UINT64_MAX);
 	return false;
 }
 
-void
-out_end(struct hwt_checkout *checkout, const void *at, uint64_t released)
+uint64_t
+out_end(struct hwt_checkout *checkout, a64_t *count, uint64_t by)
 {
-	struct shard *shard = shard_of(checkout, at);
 	/* E:pause release */
-	uint64_t before = a64_add_seq(&shard->out, released * RELEASED_ONE - 1);
+	uint64_t before = a64_add_seq(count, by);
 
-	if (released != 0 && before >> OUT_BITS == OUT_MASK)
-		(void)a64_add_seq(&shard->released_high, 1);
 	if (a64_load_seq(&checkout->gate.word) & IN_USE)
 		pause_notify(checkout);
+	return before;
 }
 
 uint64_t
 count_out(const struct hwt_checkout *checkout)
 {
-	uint64_t out = 0;
+	uint64_t out = a64_load_seq(&checkout->unloads);
 	uint32_t i;
 
 	for (i = 0; i < checkout->shard_count; i++)
@@ -66,26 +65,22 @@ pause_notify(struct hwt_checkout *checkout)
 
 struct pauser {
 	struct hwt_checkout *checkout;
-	bool expired; /* under pause_lock */
+	a64_t expired;
 };
 
 static void
 pause_expire(hwt_timeout timeout, void *arg)
 {
 	struct pauser *pauser = arg;
-	struct hwt_checkout *checkout = pauser->checkout;
 
 	(void)timeout;
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	pauser->expired = true;
-	(void)pthread_cond_signal(&checkout->came_back);
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	a64_or_seq(&pauser->expired, 1);
+	pause_notify(pauser->checkout);
 }
 
 static void
 pause_end(struct hwt_checkout *checkout)
 {
-
 	gate_open(checkout);
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	checkout->pause_begun = false;
@@ -93,28 +88,9 @@ pause_end(struct hwt_checkout *checkout)
 	queue_run();
 }
 
-/* With pause_lock. */
 static int
-pause_await(struct pauser *pauser)
+pause_within(struct hwt_checkout *checkout, const struct pauser *pauser)
 {
-	struct hwt_checkout *checkout = pauser->checkout;
-
-	/* E:pause fence: (B2) */
-	while (count_out(checkout) != 0) {
-		if (is_shut_down(checkout))
-			return -ESHUTDOWN;
-		if (pauser->expired)
-			return -ETIMEDOUT;
-		(void)pthread_cond_wait(
-		    &checkout->came_back, &checkout->pause_lock);
-	}
-	return 0;
-}
-
-static int
-pause_within(struct pauser *pauser)
-{
-	struct hwt_checkout *checkout = pauser->checkout;
 	int error = 0;
 
 	(void)pthread_mutex_lock(&checkout->pause_lock);
@@ -127,9 +103,17 @@ pause_within(struct pauser *pauser)
 		return error;
 	}
 	checkout->pause_begun = true;
-	/* E:pause fence: (B1) */
+	/* E:pause fence: (B1), (B2) */
 	a64_or_seq(&checkout->gate.word, IN_USE);
-	error = pause_await(pauser);
+	while (count_out(checkout) != 0 && error == 0) {
+		if (is_shut_down(checkout))
+			error = -ESHUTDOWN;
+		else if (a64_load_seq(&pauser->expired))
+			error = -ETIMEDOUT;
+		else
+			(void)pthread_cond_wait(
+			    &checkout->came_back, &checkout->pause_lock);
+	}
 	checkout->paused = error == 0;
 	a64_count(&checkout->pauses, error == 0);
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
@@ -141,7 +125,7 @@ pause_within(struct pauser *pauser)
 int
 hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 {
-	struct pauser pauser = {checkout, delay_ns == 0};
+	struct pauser pauser = {.checkout = checkout};
 	bool armed = delay_ns != 0 && delay_ns != HWT_NEVER;
 	hwt_timeout timeout = {0};
 	int error = checkout_enter(checkout);
@@ -150,15 +134,17 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return error;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (checkout_queue.in_granted)
+	if (checkout_queue.in_granted || checkout_queue.in_unload)
 		return -EDEADLK;
 	/* First, so that a pause that cannot be closes no gate. */
+	if (delay_ns == 0)
+		a64_or_seq(&pauser.expired, 1);
 	if (armed)
 		error = hwt_new_timeout(
 		    checkout->timer, &timeout, pause_expire, &pauser, delay_ns);
 	if (error != 0)
 		return error;
-	error = pause_within(&pauser);
+	error = pause_within(checkout, &pauser);
 	if (armed)
 		(void)!hwt_cancel_wait(checkout->timer, timeout);
 	return error;

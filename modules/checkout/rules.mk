@@ -4,9 +4,3 @@
 
 $(eval $(call module,checkout))
 $(eval $(call module_tests,checkout))
-
-# To make memory fail.
-$(foreach w,plain clang asan tsan cov musl aarch64, \
-	build/$w/$(checkout_test)/stress/checkout_model): \
-	private own_libs = $(patsubst %,-Wl$(,)--wrap=%, \
-	malloc calloc aligned_alloc)

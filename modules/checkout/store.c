@@ -1,34 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Objects by key. An object that is not there is put into the table as one that
- * is in use, by its loader; what wants it waits for it as for any other, and
- * the end of the load gives it back. So a request of a store is a request over
- * the objects that the table had, or made, for its keys.
- *
- * An entry's phase, users and job are under the lock of its shard:
+ * is in use, by its loader, and the end of the load gives it back. So a request
+ * of a store is a request over the objects that the table had, or made.
  *
  *     made -> LOADING -> THERE -> UNLOADING -> freed, if nobody wants it
  *                |         ^        |   |
  *                v         +--------+   +-> LOADING, if somebody does
  *             FAILED       unload refused
  *
- *   users  are requests that name it, from before they look at the object until
- *          they have ended, and whoever ends a load in vain. An entry is chosen
- *          for an unload, or freed, when it has none. So its memory stays as
- *          long as a wait may use it, and no retirement has to look for waits
- *          before it is freed.
- *   job    while the loader, or whoever unloads it, has the object. Who puts
- *          the entry into the table loads it: once. Whoever clears job has the
- *          answer of the load or unload, and goes on.
+ * Under the lock of its shard, an entry has
+ *   users  requests that name it, from before they look at the object until
+ *          they have ended, and whoever ends a load in vain. It is unloaded, or
+ *          its memory used again, when it has none.
+ *   round  of its jobs. Who makes the entry loads it, once; whoever counts
+ *          round up has the answer of the load or unload. A job names entry and
+ *          round, and memory of entries is used for nothing else: so a job that
+ *          has ended is known as such.
  *
  * A load in vain takes the entry out of the table, so that the next request
- * loads again, and then retires the object: waits that have begun end with
- * HWT_GRANT_RETIRED, those that begin see it. Each finds the error in the
- * entry. Waits leave an object that is LOADING as any other; whoever loads it
- * does not notice. An unload counts as out, so that a pause waits for it, and
- * none begins in a pause.
- *
- * The lock is never held while an object is given back, or user code is called.
+ * loads again, and then retires the object: waits for it end, those that begin
+ * see it, and find the error in the entry. The lock is never held while an
+ * object is given back, or user code is called.
  */
 #include <errno.h>
 
@@ -40,12 +33,13 @@
 #define BUCKETS_FIRST 8u
 /* Of a search for something to unload, in each shard. */
 #define BUCKETS_SEEN 64u
-/* Entries are parts of chunks, so that those of a large store are freed at
- * once; a shard's first chunk is small. */
-#define CHUNK_FIRST 1024u
-#define CHUNK_MAX 65536u
+#define BUCKETS_ALL UINT32_MAX
+/* Entries are parts of chunks, at multiples of GRAIN: those of a large store
+ * are freed at once. */
+#define CHUNK 4096u
 #define GRAIN 16u
 #define GRAINS_MAX ((sizeof(struct entry) + HWT_STORE_KEY_MAX) / GRAIN + 2)
+#define ROUNDS 1024u
 
 enum phase {
 	PHASE_LOADING,
@@ -56,21 +50,21 @@ enum phase {
 
 struct entry {
 	struct object object;
+	struct store_shard *shard; /* always the same */
 	struct entry *chain;
 	void *value; /* the holder's of the object */
 	uint64_t hash;
 	uint64_t idle_ns; /* since when, in a store that unloads by time */
 	uint32_t users;
 	int error; /* of a load in vain; written before the object is retired */
+	uint16_t round;
 	uint8_t phase, size;
-	bool job;
 	bool touched; /* since the hand was there */
 	unsigned char key[];
 };
 
 struct chunk {
-	struct chunk *next;
-	uint64_t unused; /* an entry is at a multiple of GRAIN */
+	_Alignas(GRAIN) struct chunk *next;
 };
 
 struct store_shard {
@@ -78,16 +72,15 @@ struct store_shard {
 	struct entry **bucket;
 	uint32_t bucket_count, entries;
 	struct chunk *chunks; /* the first one has room for so many bytes */
-	uint32_t chunk_bytes, room;
-	struct entry *free[GRAINS_MAX]; /* by size */
+	uint32_t room;
 	uint32_t hand; /* the bucket where the next search begins */
+	struct entry *free[GRAINS_MAX]; /* by size */
 	uint64_t users; /* of all entries */
 	struct hwt_store_stats stats;
 };
 
 struct hwt_store {
 	struct hwt_checkout *checkout;
-	struct store_shard *shards;
 	uint32_t shard_count;
 	uint32_t swept; /* the task's: the shard that is next */
 	hwt_store_load *load;
@@ -98,6 +91,7 @@ struct hwt_store {
 	struct secret secret;
 	_Alignas(CACHE_LINE) a64_t loaded; /* THERE */
 	a64_t hand; /* the shard where the next search begins */
+	struct store_shard shards[];
 };
 
 struct store_request {
@@ -106,7 +100,6 @@ struct store_request {
 	struct hwt_store_item *items;
 	hwt_store_granted *granted;
 	void *arg;
-	size_t count;
 	struct request_item wanted[HWT_STORE_ITEMS_MAX];
 } ALIASES;
 
@@ -121,24 +114,6 @@ store_now(const struct hwt_store *store)
 }
 
 /* The table. */
-
-static void
-store_lock(struct store_shard *shard)
-{
-	(void)pthread_mutex_lock(&shard->lock);
-}
-
-static void
-store_unlock(struct store_shard *shard)
-{
-	(void)pthread_mutex_unlock(&shard->lock);
-}
-
-static struct store_shard *
-store_shard(const struct hwt_store *store, uint64_t hash)
-{
-	return &store->shards[hash >> 32 & (store->shard_count - 1)];
-}
 
 static uint64_t
 key_hash(const struct hwt_store *store, const void *key, size_t size)
@@ -162,37 +137,46 @@ bucket_of(struct store_shard *shard, uint64_t hash)
 	return &shard->bucket[(uint32_t)hash & (shard->bucket_count - 1)];
 }
 
-/* Where the entry is linked, or would be. */
-static struct entry **
-find(struct store_shard *shard, const void *key, size_t size, uint64_t hash)
+static void
+link_entry(struct store_shard *shard, struct entry *entry)
 {
-	struct entry **at = bucket_of(shard, hash);
+	struct entry **at = bucket_of(shard, entry->hash);
 
-	while (*at != NULL &&
-	    ((*at)->hash != hash || (*at)->size != size ||
-		memcmp((*at)->key, key, size) != 0))
-		at = &(*at)->chain;
-	return at;
+	entry->chain = *at;
+	*at = entry;
 }
 
-/* Without memory, the chains grow. */
+static struct entry *
+find(
+    struct store_shard *shard, const struct hwt_store_item *item, uint64_t hash)
+{
+	struct entry *entry =
+	    shard->bucket_count > 0 ? *bucket_of(shard, hash) : NULL;
+
+	while (entry != NULL &&
+	    (entry->hash != hash || entry->size != item->size ||
+		memcmp(entry->key, item->key, item->size) != 0))
+		entry = entry->chain;
+	return entry;
+}
+
+/* Without memory, the chains grow, if there are any. */
 static void
 grow(struct store_shard *shard)
 {
 	uint32_t i, old = shard->bucket_count;
-	struct entry **was = shard->bucket, *entry, **at;
-	struct entry **made = calloc(2 * (size_t)old, sizeof(struct entry *));
+	uint32_t count = old > 0 ? 2 * old : BUCKETS_FIRST;
+	struct entry **was = shard->bucket, *entry;
+	struct entry **made = calloc(count, sizeof(struct entry *));
 
 	if (made == NULL)
 		return;
 	shard->bucket = made;
-	shard->bucket_count = 2 * old;
+	shard->bucket_count = count;
 	for (i = 0; i < old; i++) {
 		while ((entry = was[i]) != NULL) {
 			was[i] = entry->chain;
-			at = bucket_of(shard, entry->hash);
-			entry->chain = *at;
-			*at = entry;
+			link_entry(shard, entry);
 		}
 	}
 	free(was);
@@ -201,14 +185,15 @@ grow(struct store_shard *shard)
 static uint32_t
 entry_grains(size_t key_size)
 {
-	return (
-	    uint32_t)((sizeof(struct entry) + key_size + GRAIN - 1) / GRAIN);
+	size_t bytes = offsetof(struct entry, key) + key_size;
+
+	return (uint32_t)((bytes + GRAIN - 1) / GRAIN);
 }
 
 static struct entry *
 alloc_entry(struct store_shard *shard, size_t key_size)
 {
-	uint32_t grains = entry_grains(key_size), bytes = grains * GRAIN;
+	uint32_t grains = entry_grains(key_size);
 	struct entry *entry = shard->free[grains];
 	struct chunk *chunk;
 
@@ -216,66 +201,69 @@ alloc_entry(struct store_shard *shard, size_t key_size)
 		shard->free[grains] = entry->chain;
 		return entry;
 	}
-	if (shard->room < bytes) {
-		if (shard->chunk_bytes < CHUNK_MAX)
-			shard->chunk_bytes *= 2;
-		chunk = malloc(shard->chunk_bytes);
+	if (shard->room < grains * GRAIN) {
+		chunk = malloc(CHUNK);
 		if (chunk == NULL)
 			return NULL;
 		chunk->next = shard->chunks;
 		shard->chunks = chunk;
-		shard->room = shard->chunk_bytes - sizeof(*chunk);
+		shard->room = CHUNK - sizeof(*chunk);
 	}
-	shard->room -= bytes;
-	return (
-	    struct entry *)(void *)((char *)(shard->chunks + 1) + shard->room);
+	shard->room -= grains * GRAIN;
+	entry = (void *)((char *)(shard->chunks + 1) + shard->room);
+	entry->round = 0;
+	return entry;
 }
 
-/* With the lock. */
 static void
-free_entry(struct store_shard *shard, struct entry *entry)
+free_entry(struct entry *entry)
 {
-	struct entry **free_list = &shard->free[entry_grains(entry->size)];
+	struct entry **first = &entry->shard->free[entry_grains(entry->size)];
 
-	entry->chain = *free_list;
-	*free_list = entry;
+	entry->chain = *first;
+	*first = entry;
 }
 
 static struct entry *
 make_entry(struct hwt_store *store, struct store_shard *shard,
     const struct hwt_store_item *item, uint64_t hash)
 {
-	struct entry *made = alloc_entry(shard, item->size), **at;
+	struct entry *made;
 
-	if (made == NULL)
-		return NULL;
-	memset(made, 0, sizeof(*made));
-	made->object.checkout = store->checkout;
-	a64_store_relaxed(&made->object.word, IN_USE);
-	made->hash = hash;
-	made->size = (uint8_t)item->size;
-	made->job = true;
-	memcpy(made->key, item->key, item->size);
 	if (shard->entries >= shard->bucket_count &&
 	    shard->bucket_count < UINT32_MAX / 2)
 		grow(shard);
-	at = bucket_of(shard, hash);
-	made->chain = *at;
-	*at = made;
+	made = shard->bucket_count > 0 ? alloc_entry(shard, item->size) : NULL;
+	if (made == NULL)
+		return NULL;
+	*made = (struct entry){.object.checkout = store->checkout,
+	    .shard = shard,
+	    .hash = hash,
+	    .round = made->round,
+	    .size = (uint8_t)item->size};
+	a64_store_relaxed(&made->object.word, IN_USE);
+	memcpy(made->key, item->key, item->size);
+	link_entry(shard, made);
 	shard->entries++;
 	shard->stats.jobs++;
 	return made;
 }
 
 static void
-remove_entry(struct store_shard *shard, struct entry *entry)
+remove_entry(struct entry *entry)
 {
-	struct entry **at = bucket_of(shard, entry->hash);
+	struct entry **at = bucket_of(entry->shard, entry->hash);
 
 	while (*at != entry)
 		at = &(*at)->chain;
 	*at = entry->chain;
-	shard->entries--;
+	entry->shard->entries--;
+}
+
+static struct entry *
+object_entry(struct object *object)
+{
+	return (struct entry *)(void *)object;
 }
 
 /* The entry of a key, with one more user; NULL: no memory. */
@@ -283,11 +271,12 @@ static struct entry *
 want(struct hwt_store *store, const struct hwt_store_item *item, bool *made)
 {
 	uint64_t hash = key_hash(store, item->key, item->size);
-	struct store_shard *shard = store_shard(store, hash);
+	struct store_shard *shard =
+	    &store->shards[hash >> 32 & (store->shard_count - 1)];
 	struct entry *entry;
 
-	store_lock(shard);
-	entry = *find(shard, item->key, item->size, hash);
+	(void)pthread_mutex_lock(&shard->lock);
+	entry = find(shard, item, hash);
 	*made = entry == NULL;
 	if (*made)
 		entry = make_entry(store, shard, item, hash);
@@ -299,73 +288,99 @@ want(struct hwt_store *store, const struct hwt_store_item *item, bool *made)
 		shard->stats.hits += entry->phase == PHASE_THERE;
 		shard->stats.joined += !*made && entry->phase != PHASE_THERE;
 	}
-	store_unlock(shard);
+	(void)pthread_mutex_unlock(&shard->lock);
 	return entry;
 }
 
 static void
 unwant(struct hwt_store *store, struct entry *entry)
 {
-	struct store_shard *shard = store_shard(store, entry->hash);
+	struct store_shard *shard = entry->shard;
 	uint64_t now_ns = store_now(store);
 
-	store_lock(shard);
+	(void)pthread_mutex_lock(&shard->lock);
 	entry->idle_ns = now_ns;
 	shard->users--;
 	if (--entry->users == 0 && entry->phase == PHASE_FAILED)
-		free_entry(shard, entry);
-	store_unlock(shard);
+		free_entry(entry);
+	(void)pthread_mutex_unlock(&shard->lock);
 }
 
-/* Loads. */
+/* Jobs. Addresses of entries are below 2^58. */
+
+static struct hwt_store_job *
+job_of(const struct entry *entry)
+{
+	uintptr_t number = (uintptr_t)entry / GRAIN;
+
+	return (struct hwt_store_job *)(number * ROUNDS + entry->round);
+}
 
 static struct entry *
-object_entry(struct object *object)
+job_entry(const struct hwt_store_job *job)
 {
-	return (struct entry *)(void *)object;
+	return (struct entry *)((uintptr_t)job / ROUNDS * GRAIN);
 }
 
-/* With the lock, which it unlocks. The caller's is one of its users. */
-static void
-load_failed(struct hwt_store *store, struct store_shard *shard,
-    struct entry *entry, int error)
-{
-	shard->stats.failures++;
-	entry->error = error;
-	entry->phase = PHASE_FAILED;
-	remove_entry(shard, entry);
-	entry->users++;
-	shard->users++;
-	store_unlock(shard);
-	object_retire(store->checkout, &entry->object);
-	unwant(store, entry);
-}
+static void run_load(struct hwt_store *store, struct entry *entry);
 
+/* loaded: of a load; NULL: no value. What is wanted after an unload is loaded
+ * again, by this thread. */
 static int
-end_load(struct hwt_store *store, struct entry *entry, int result,
+end_job(struct hwt_store *store, const struct hwt_store_job *job, int result,
     const struct hwt_loaded *loaded)
 {
-	struct store_shard *shard = store_shard(store, entry->hash);
+	struct entry *entry = job_entry(job);
+	struct store_shard *shard = entry->shard;
 	uint64_t now_ns = store_now(store);
+	bool unloads, is_there, again, fails;
 
-	store_lock(shard);
-	if (!entry->job || entry->phase != PHASE_LOADING) {
-		store_unlock(shard);
+	(void)pthread_mutex_lock(&shard->lock);
+	unloads = entry->phase == PHASE_UNLOADING;
+	if (job_of(entry) != job ||
+	    (!unloads && entry->phase != PHASE_LOADING)) {
+		(void)pthread_mutex_unlock(&shard->lock);
 		return -ENOENT;
 	}
-	entry->job = false;
-	shard->stats.jobs--;
-	shard->stats.loads++;
-	if (result != 0) {
-		load_failed(store, shard, entry, result);
-		return 0;
-	}
-	entry->value = loaded != NULL ? loaded->value : NULL;
-	entry->phase = PHASE_THERE;
+	is_there = unloads == (result != 0);
+	again = unloads && !is_there && entry->users > 0;
+	fails = !unloads && !is_there;
+	entry->round = (entry->round + 1) % ROUNDS;
 	entry->idle_ns = now_ns;
-	(void)a64_add_seq(&store->loaded, 1);
-	store_unlock(shard);
-	object_give_alone(&entry->object);
+	entry->touched = true;
+	entry->phase = is_there ? PHASE_THERE
+	    : again             ? PHASE_LOADING
+				: PHASE_FAILED;
+	if (!unloads && loaded != NULL)
+		entry->value = loaded->value;
+	shard->stats.jobs -= !again;
+	shard->stats.misses += again;
+	shard->stats.loads += !unloads;
+	shard->stats.failures += fails;
+	shard->stats.unloads += unloads && !is_there;
+	shard->stats.refusals += unloads && is_there;
+	if (is_there)
+		(void)a64_add_seq(&store->loaded, 1);
+	else if (!again)
+		remove_entry(entry);
+	if (fails)
+		entry->error = result;
+	entry->users += fails;
+	shard->users += fails;
+	if (unloads && !is_there && !again)
+		free_entry(entry);
+	(void)pthread_mutex_unlock(&shard->lock);
+	if (is_there)
+		object_give_alone(&entry->object);
+	if (fails) {
+		object_retire(store->checkout, &entry->object);
+		unwant(store, entry);
+	}
+	if (unloads)
+		(void)out_end(
+		    store->checkout, &store->checkout->unloads, UINT64_MAX);
+	if (again)
+		run_load(store, entry);
 	return 0;
 }
 
@@ -373,136 +388,87 @@ end_load(struct hwt_store *store, struct entry *entry, int result,
 static void
 run_load(struct hwt_store *store, struct entry *entry)
 {
+	struct hwt_store_job *job = job_of(entry);
 	struct hwt_loaded loaded = {NULL};
 	int result = 0;
 
 	if (store->load != NULL)
-		result = store->load(store->ctx, (struct hwt_store_job *)entry,
-		    entry->key, entry->size, &loaded);
-	if (result == HWT_STORE_LATER)
-		return;
-	if (result > 0)
-		result = -EINVAL;
-	(void)end_load(store, entry, result, &loaded);
+		result = store->load(
+		    store->ctx, job, entry->key, entry->size, &loaded);
+	if (result != HWT_STORE_LATER)
+		(void)end_job(
+		    store, job, result > 0 ? -EINVAL : result, &loaded);
 }
 
 /* Unloads. */
 
-/* Who wants it meanwhile has it loaded again, by this thread. */
-static int
-end_unload(struct hwt_store *store, struct entry *entry, int result)
-{
-	struct store_shard *shard = store_shard(store, entry->hash);
-	uint64_t now_ns = store_now(store);
-	bool again;
-
-	store_lock(shard);
-	if (!entry->job || entry->phase != PHASE_UNLOADING) {
-		store_unlock(shard);
-		return -ENOENT;
-	}
-	shard->stats.unloads += result == 0;
-	shard->stats.refusals += result != 0;
-	again = result == 0 && entry->users > 0;
-	entry->job = again;
-	shard->stats.jobs -= !again;
-	entry->phase = again ? PHASE_LOADING : PHASE_THERE;
-	entry->idle_ns = now_ns;
-	entry->touched = true;
-	shard->stats.misses += again;
-	if (result == 0 && !again) {
-		remove_entry(shard, entry);
-		free_entry(shard, entry);
-	}
-	if (result != 0)
-		(void)a64_add_seq(&store->loaded, 1);
-	store_unlock(shard);
-	if (result != 0)
-		object_give_alone(&entry->object);
-	out_end(store->checkout, shard, 0);
-	if (again)
-		run_load(store, entry);
-	return 0;
-}
-
-enum choice {
-	CHOOSE_ANY,
-	CHOOSE_IDLE,
-	CHOOSE_UNTOUCHED
+/* Which objects of a shard; what is touched is spared once. */
+struct search {
+	uint64_t since_ns; /* idle at least since then */
+	uint32_t buckets; /* that are left */
+	bool spares;
 };
 
-/* It is taken then. */
-static bool
-is_chosen(struct entry *entry, enum choice choice, uint64_t since_ns)
+/* An entry to unload, with its job begun and its object taken; NULL: none. */
+static struct entry *
+choose(struct store_shard *shard, struct search *search)
 {
-	if (entry->users > 0 || entry->phase != PHASE_THERE ||
-	    (choice == CHOOSE_IDLE && entry->idle_ns > since_ns))
-		return false;
-	if (choice == CHOOSE_UNTOUCHED && entry->touched) {
-		entry->touched = false;
-		return false;
+	struct entry *entry;
+
+	if (search->buckets == BUCKETS_ALL || shard->bucket_count == 0)
+		search->buckets = shard->bucket_count;
+	for (; search->buckets > 0; search->buckets--, shard->hand++) {
+		shard->hand &= shard->bucket_count - 1;
+		entry = shard->bucket[shard->hand];
+		for (; entry != NULL; entry = entry->chain) {
+			if (entry->users > 0 || entry->phase != PHASE_THERE ||
+			    entry->idle_ns > search->since_ns)
+				continue;
+			if (search->spares && entry->touched)
+				entry->touched = false;
+			else if (object_take_alone(&entry->object))
+				return entry;
+			/* Its load has not given it back yet. */
+		}
 	}
-	/* Its load may not have given it back yet. */
-	return object_take_alone(&entry->object);
+	return NULL;
 }
 
-/* An entry to unload, from that bucket on, with its job begun; NULL: none. */
-static struct entry *
-choose(struct store_shard *shard, enum choice choice, uint64_t since_ns,
-    uint32_t *at)
+/* 0, HWT_STORE_LATER, or -EBUSY, as unload has answered; -ENOENT: there is
+ * none; -EAGAIN: a pause is on. */
+static int
+unload_next(
+    struct hwt_store *store, struct store_shard *shard, struct search *search)
 {
-	bool wraps = choice == CHOOSE_UNTOUCHED;
-	uint32_t left = wraps ? BUCKETS_SEEN : shard->bucket_count;
-	struct entry *entry = NULL;
+	struct hwt_checkout *checkout = store->checkout;
+	bool was = checkout_queue.in_unload;
+	struct hwt_store_job *job = NULL;
+	struct entry *entry;
+	int result = 0;
 
-	for (; entry == NULL && left > 0; left--) {
-		if (*at >= shard->bucket_count && !wraps)
-			return NULL;
-		*at &= shard->bucket_count - 1;
-		entry = shard->bucket[*at];
-		while (entry != NULL && !is_chosen(entry, choice, since_ns))
-			entry = entry->chain;
-		*at += entry == NULL;
-	}
+	if (!out_begin(checkout, &checkout->unloads))
+		return -EAGAIN;
+	(void)pthread_mutex_lock(&shard->lock);
+	entry = choose(shard, search);
 	if (entry != NULL) {
 		entry->phase = PHASE_UNLOADING;
-		entry->job = true;
 		shard->stats.jobs++;
+		job = job_of(entry);
+		(void)a64_add_seq(&store->loaded, UINT64_MAX);
 	}
-	return entry;
-}
-
-/* Unloads one of these; false: there is none, or a pause is on. result, not
- * NULL: what unload has answered. */
-static bool
-unload_one(struct hwt_store *store, struct store_shard *shard,
-    enum choice choice, uint32_t *at, int *result)
-{
-	uint64_t now_ns = store_now(store);
-	uint64_t since_ns = now_ns - store->idle_ns;
-	struct entry *entry = NULL;
-
-	*result = 0;
-	if (choice == CHOOSE_IDLE && now_ns < store->idle_ns)
-		return false;
-	if (out_begin(store->checkout, shard)) {
-		store_lock(shard);
-		entry = choose(shard, choice, since_ns, at);
-		if (entry != NULL)
-			(void)a64_add_seq(&store->loaded, UINT64_MAX);
-		store_unlock(shard);
-		if (entry == NULL)
-			out_end(store->checkout, shard, 0);
+	(void)pthread_mutex_unlock(&shard->lock);
+	if (entry == NULL) {
+		(void)out_end(checkout, &checkout->unloads, UINT64_MAX);
+		return -ENOENT;
 	}
-	if (entry == NULL)
-		return false;
+	checkout_queue.in_unload = true;
 	if (store->unload != NULL)
-		*result =
-		    store->unload(store->ctx, (struct hwt_store_job *)entry,
-			entry->key, entry->size, entry->value);
-	if (*result != HWT_STORE_LATER)
-		(void)end_unload(store, entry, *result);
-	return true;
+		result = store->unload(
+		    store->ctx, job, entry->key, entry->size, entry->value);
+	checkout_queue.in_unload = was;
+	if (result != HWT_STORE_LATER)
+		(void)end_job(store, job, result, NULL);
+	return result == 0 || result == HWT_STORE_LATER ? result : -EBUSY;
 }
 
 /* While there are too many: a search of each shard, and another one for what
@@ -511,15 +477,13 @@ static void
 keep_limit(struct hwt_store *store)
 {
 	uint64_t searches = 2 * (uint64_t)store->shard_count, i;
-	struct store_shard *shard;
-	int result;
+	struct search search;
 
 	while (store->limit > 0 && searches-- > 0 &&
 	    a64_load_relaxed(&store->loaded) > store->limit) {
 		i = a64_add_seq(&store->hand, 1) & (store->shard_count - 1);
-		shard = &store->shards[i];
-		(void)unload_one(
-		    store, shard, CHOOSE_UNTOUCHED, &shard->hand, &result);
+		search = (struct search){UINT64_MAX, BUCKETS_SEEN, true};
+		(void)unload_next(store, &store->shards[i], &search);
 	}
 }
 
@@ -529,73 +493,32 @@ sweep(hwt_timeout timeout, void *arg)
 {
 	struct hwt_store *store = arg;
 	struct store_shard *shard = &store->shards[store->swept];
-	uint32_t at = 0;
-	int result;
+	uint64_t now_ns = store_now(store);
+	struct search search = {now_ns - store->idle_ns, BUCKETS_ALL, false};
+	int result = now_ns < store->idle_ns ? -ENOENT : 0;
 
 	(void)timeout;
 	store->swept = (store->swept + 1) & (store->shard_count - 1);
-	while (unload_one(store, shard, CHOOSE_IDLE, &at, &result))
-		;
+	while (result != -ENOENT && result != -EAGAIN)
+		result = unload_next(store, shard, &search);
 }
 
 /* Making and destroying. */
 
-static bool
-options_are_valid(const struct hwt_store_options *options)
-{
-	return options->shards <= SHARDS_MAX &&
-	    (options->shards & (options->shards - 1)) == 0 &&
-	    options->idle_ns < DELAY_LIMIT && options->reserved_32 == 0 &&
-	    RESERVED_IS_ZERO(options);
-}
-
-static void
-free_entries(struct store_shard *shard)
-{
-	struct chunk *chunk;
-
-	while ((chunk = shard->chunks) != NULL) {
-		shard->chunks = chunk->next;
-		free(chunk);
-	}
-	free(shard->bucket);
-}
-
 static void
 free_store(struct hwt_store *store)
 {
-	uint32_t i;
+	struct store_shard *shard = store->shards;
+	struct chunk *chunk;
 
-	for (i = 0; i < store->shard_count; i++)
-		free_entries(&store->shards[i]);
-	free(store->shards);
-	free(store);
-}
-
-static struct hwt_store *
-new_store(uint32_t shards)
-{
-	struct hwt_store *made = alloc_lines(sizeof(*made));
-	struct store_shard *shard;
-	uint32_t i;
-
-	if (made == NULL)
-		return NULL;
-	made->shards = alloc_lines(shards * sizeof(*made->shards));
-	for (i = 0; made->shards != NULL && i < shards; i++) {
-		shard = &made->shards[i];
-		shard->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-		shard->bucket = calloc(BUCKETS_FIRST, sizeof(struct entry *));
-		if (shard->bucket == NULL)
-			break;
-		shard->bucket_count = BUCKETS_FIRST;
-		shard->chunk_bytes = CHUNK_FIRST / 2;
+	for (; shard < store->shards + store->shard_count; shard++) {
+		while ((chunk = shard->chunks) != NULL) {
+			shard->chunks = chunk->next;
+			free(chunk);
+		}
+		free(shard->bucket);
 	}
-	made->shard_count = i;
-	if (i == shards)
-		return made;
-	free_store(made);
-	return NULL;
+	free(store);
 }
 
 int
@@ -603,6 +526,7 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
     const struct hwt_store_options *options)
 {
 	static const struct hwt_store_options defaults;
+	uint32_t shards = SHARDS_DEFAULT, i;
 	int error = checkout_enter(checkout);
 	struct hwt_store *made;
 	uint64_t period_ns;
@@ -611,20 +535,28 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 		options = &defaults;
 	if (error != 0)
 		return error;
-	if (store == NULL || !options_are_valid(options))
+	if (store == NULL || options->shards > SHARDS_MAX ||
+	    (options->shards & (options->shards - 1)) != 0 ||
+	    options->idle_ns >= DELAY_LIMIT || options->reserved_32 != 0 ||
+	    !RESERVED_IS_ZERO(options))
 		return -EINVAL;
-	made =
-	    new_store(options->shards != 0 ? options->shards : SHARDS_DEFAULT);
+	if (options->shards != 0)
+		shards = options->shards;
+	made = alloc_lines(sizeof(*made) + shards * sizeof(*made->shards));
 	if (made == NULL)
 		return -ENOMEM;
+	for (i = 0; i < shards; i++)
+		made->shards[i].lock =
+		    (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	made->checkout = checkout;
+	made->shard_count = shards;
 	made->load = options->load;
 	made->unload = options->unload;
 	made->ctx = options->ctx;
 	made->limit = options->limit;
 	made->idle_ns = options->idle_ns;
-	period_ns = options->idle_ns / made->shard_count + 1;
 	secret_make(&made->secret);
+	period_ns = options->idle_ns / shards + 1;
 	if (options->idle_ns != 0)
 		error = hwt_new_periodic(checkout->timer, NULL, &made->timeout,
 		    sweep, made, period_ns, period_ns);
@@ -635,60 +567,45 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 	return error;
 }
 
-/* Whether nobody wants anything, and no job is under way. */
-static bool
-shard_is_unused(struct store_shard *shard)
-{
-	bool unused;
-
-	store_lock(shard);
-	unused = shard->users == 0 && shard->stats.jobs == 0;
-	store_unlock(shard);
-	return unused;
-}
-
-/* False: it refused, or answers later. */
-static bool
-unload_all(struct hwt_store *store, struct store_shard *shard)
-{
-	uint32_t at = 0;
-	int result = 0;
-	bool all;
-
-	while (
-	    result == 0 && unload_one(store, shard, CHOOSE_ANY, &at, &result))
-		;
-	store_lock(shard);
-	all = shard->entries == 0;
-	store_unlock(shard);
-	return all;
-}
-
 int
 hwt_store_destroy(struct hwt_store *store)
 {
-	bool unused = true;
+	struct hwt_checkout *checkout;
+	struct store_shard *shard;
+	struct search search;
+	uint64_t used = 0;
 	uint32_t i;
+	int result;
 
 	if (store == NULL)
 		return 0;
-	if (checkout_enter(store->checkout) == -EOWNERDEAD) {
+	checkout = store->checkout;
+	if (checkout_enter(checkout) == -EOWNERDEAD) {
 		free_store(store);
 		return 0;
 	}
 	if (checkout_queue.in_granted)
 		return -EDEADLK;
-	if (!out_begin(store->checkout, store))
+	if (a64_load_seq(&checkout->gate.word) & IN_USE)
 		return -EBUSY;
-	out_end(store->checkout, store, 0);
-	for (i = 0; i < store->shard_count; i++)
-		unused = unused && shard_is_unused(&store->shards[i]);
-	for (i = 0; i < store->shard_count && unused && store->unload; i++)
-		unused = unload_all(store, &store->shards[i]);
-	if (!unused)
+	for (i = 0; i < store->shard_count; i++) {
+		shard = &store->shards[i];
+		(void)pthread_mutex_lock(&shard->lock);
+		used += shard->users + shard->stats.jobs;
+		(void)pthread_mutex_unlock(&shard->lock);
+	}
+	if (used != 0)
 		return -EBUSY;
+	for (i = 0; i < store->shard_count && store->unload != NULL; i++) {
+		search = (struct search){UINT64_MAX, BUCKETS_ALL, false};
+		do
+			result = unload_next(store, &store->shards[i], &search);
+		while (result == 0);
+		if (result != -ENOENT)
+			return -EBUSY;
+	}
 	if (store->timeout.id != 0)
-		(void)!hwt_cancel_wait(store->checkout->timer, store->timeout);
+		(void)!hwt_cancel_wait(checkout->timer, store->timeout);
 	free_store(store);
 	return 0;
 }
@@ -701,22 +618,32 @@ store_enter(const struct hwt_store *store)
 	return store == NULL ? -EINVAL : checkout_enter(store->checkout);
 }
 
-static bool
-items_are_valid(const struct hwt_store_item *items, size_t count)
+static int
+store_enter_with(
+    const struct hwt_store *store, const struct store_request *request)
 {
-	size_t i, k;
+	int error = store_enter(store);
 
-	for (i = 0; i < count; i++) {
-		if (items[i].key == NULL || items[i].size == 0 ||
-		    items[i].size > HWT_STORE_KEY_MAX ||
-		    (items[i].use != HWT_WRITE && items[i].use != HWT_READ))
+	if (error == 0 && (request == NULL || request->store != store))
+		error = -EINVAL;
+	return error;
+}
+
+/* Item i, and that no item before has its key. */
+static bool
+item_is_valid(const struct hwt_store_item *items, size_t i)
+{
+	const struct hwt_store_item *item = &items[i];
+	size_t k;
+
+	if (item->key == NULL || item->size == 0 ||
+	    item->size > HWT_STORE_KEY_MAX ||
+	    (item->use != HWT_WRITE && item->use != HWT_READ))
+		return false;
+	for (k = 0; k < i; k++) {
+		if (items[k].size == item->size &&
+		    memcmp(items[k].key, item->key, item->size) == 0)
 			return false;
-		for (k = 0; k < i; k++) {
-			if (items[k].size == items[i].size &&
-			    memcmp(items[k].key, items[i].key, items[i].size) ==
-				0)
-				return false;
-		}
 	}
 	return true;
 }
@@ -736,17 +663,19 @@ hwt_store_request_init(struct hwt_store *store, struct hwt_store_request *user,
 		return -EINVAL;
 	if (count > HWT_STORE_ITEMS_MAX)
 		return -E2BIG;
-	if (!items_are_valid(items, count))
-		return -EINVAL;
+	for (i = 0; i < count; i++) {
+		if (!item_is_valid(items, i))
+			return -EINVAL;
+	}
 	memset(request, 0, sizeof(*request));
 	request->store = store;
 	request->items = items;
 	request->granted = granted;
 	request->arg = arg;
-	request->count = count;
+	request->inner.checkout = store->checkout;
+	request->inner.count = (uint8_t)count;
 	for (i = 0; i < count; i++)
 		items[i].value = NULL;
-	request->inner.checkout = store->checkout;
 	request_store(&request->inner, STATE_READY);
 	return 0;
 }
@@ -765,14 +694,15 @@ unwant_all(struct store_request *request, size_t count)
 	keep_limit(request->store);
 }
 
-/* What the load answered, when one of its objects is retired. */
+/* What a load in vain of one of its objects has answered; 0: there is none. */
 static int
-load_error(const struct store_request *request, int error)
+load_error(const struct store_request *request)
 {
-	struct entry *entry;
+	const struct entry *entry;
+	int error = 0;
 	size_t i;
 
-	for (i = 0; i < request->count && error == -EIDRM; i++) {
+	for (i = 0; i < request->inner.count && error == 0; i++) {
 		entry = object_entry(request->wanted[i].wanted);
 		if (a64_load_acquire(&entry->object.word) & RETIRED)
 			error = entry->error;
@@ -785,15 +715,14 @@ store_ended(struct store_request *request, int error)
 {
 	size_t i;
 
-	if (error != 0) {
-		error = load_error(request, error);
-		unwant_all(request, request->count);
-		return error;
-	}
-	for (i = 0; i < request->count; i++)
+	if (error == -EIDRM)
+		error = load_error(request);
+	if (error != 0)
+		unwant_all(request, request->inner.count);
+	for (i = 0; i < request->inner.count && error == 0; i++)
 		request->items[i].value =
 		    object_entry(request->wanted[i].wanted)->value;
-	return 0;
+	return error;
 }
 
 static void
@@ -807,48 +736,41 @@ store_granted(struct hwt_request *inner, void *arg, enum hwt_grant grant)
 	    (struct hwt_store_request *)request, request->arg, error);
 }
 
-/* Finds or makes what it wants, and loads what it has made. */
+/* Finds what it wants, or makes and loads it. */
 static int
 want_all(struct store_request *request)
 {
 	struct hwt_store *store = request->store;
-	bool made[HWT_STORE_ITEMS_MAX];
-	struct entry *entry = NULL;
-	size_t i, count;
+	struct entry *entry;
+	size_t i;
+	bool made;
 
-	for (count = 0; count < request->count; count++) {
-		entry = want(store, &request->items[count], &made[count]);
-		if (entry == NULL)
-			break;
-		request->wanted[count].wanted = &entry->object;
-		request->wanted[count].use = request->items[count].use;
+	for (i = 0; i < request->inner.count; i++) {
+		entry = want(store, &request->items[i], &made);
+		if (entry == NULL) {
+			unwant_all(request, i);
+			return -ENOMEM;
+		}
+		request->wanted[i].wanted = &entry->object;
+		request->wanted[i].use = request->items[i].use;
+		if (made)
+			run_load(store, entry);
 	}
-	for (i = 0; i < count; i++) {
-		if (made[i] && entry != NULL)
-			run_load(
-			    store, object_entry(request->wanted[i].wanted));
-		else if (made[i])
-			(void)end_load(store,
-			    object_entry(request->wanted[i].wanted), -ENOMEM,
-			    NULL);
-	}
-	if (entry == NULL)
-		unwant_all(request, count);
-	return entry != NULL ? 0 : -ENOMEM;
+	return 0;
 }
 
 /* waits: in this thread. */
 static int
-store_acquire(struct hwt_store *store, struct store_request *request,
+store_acquire(struct hwt_store *store, struct hwt_store_request *user,
     uint64_t delay_ns, bool waits)
 {
-	struct hwt_request *inner = (struct hwt_request *)request;
-	int result = store_enter(store);
+	struct store_request *request = (struct store_request *)user;
+	struct hwt_request *inner = (struct hwt_request *)user;
+	int result = store_enter_with(store, request);
 
 	if (result != 0)
 		return result;
-	if (request == NULL || request->store != store ||
-	    (!waits && request->granted == NULL) || !delay_is_valid(delay_ns))
+	if ((!waits && request->granted == NULL) || !delay_is_valid(delay_ns))
 		return -EINVAL;
 	if (waits && checkout_queue.in_granted)
 		return -EDEADLK;
@@ -857,37 +779,31 @@ store_acquire(struct hwt_store *store, struct store_request *request,
 	if (is_shut_down(store->checkout))
 		return -ESHUTDOWN;
 	result = want_all(request);
-	if (result == 0 && load_error(request, -EIDRM) != -EIDRM) {
-		/* Also in a pause, where nothing is tried. */
-		result = store_ended(request, -EIDRM);
-	} else if (result == 0) {
-		(void)hwt_request_init_items(inner,
-		    (struct hwt_item *)request->wanted, request->count,
-		    store_granted, request);
-		result = waits
-		    ? hwt_checkout_acquire_wait(
-			  store->checkout, inner, delay_ns)
-		    : hwt_checkout_acquire(store->checkout, inner, delay_ns);
-		if (result != 1)
-			result = store_ended(request, result);
-	}
-	return result;
+	if (result != 0)
+		return result;
+	/* Also in a pause, where nothing is tried. */
+	if (load_error(request) != 0)
+		return store_ended(request, -EIDRM);
+	(void)hwt_request_init_items(inner, (struct hwt_item *)request->wanted,
+	    request->inner.count, store_granted, request);
+	result = waits
+	    ? hwt_checkout_acquire_wait(store->checkout, inner, delay_ns)
+	    : hwt_checkout_acquire(store->checkout, inner, delay_ns);
+	return result == 1 ? 1 : store_ended(request, result);
 }
 
 int
 hwt_store_acquire(struct hwt_store *store, struct hwt_store_request *request,
     uint64_t delay_ns)
 {
-	return store_acquire(
-	    store, (struct store_request *)request, delay_ns, false);
+	return store_acquire(store, request, delay_ns, false);
 }
 
 int
 hwt_store_acquire_wait(struct hwt_store *store,
     struct hwt_store_request *request, uint64_t delay_ns)
 {
-	return store_acquire(
-	    store, (struct store_request *)request, delay_ns, true);
+	return store_acquire(store, request, delay_ns, true);
 }
 
 /* Its values are the next holder's when its objects are given back. */
@@ -895,29 +811,23 @@ int
 hwt_store_release(struct hwt_store *store, struct hwt_store_request *user)
 {
 	struct store_request *request = (struct store_request *)user;
-	int error = store_enter(store);
+	int error = store_enter_with(store, request);
 
-	if (error != 0)
-		return error;
-	if (request == NULL || request->store != store)
-		return -EINVAL;
-	error =
-	    hwt_checkout_release(store->checkout, (struct hwt_request *)user);
 	if (error == 0)
-		unwant_all(request, request->count);
+		error = hwt_checkout_release(
+		    store->checkout, (struct hwt_request *)user);
+	if (error == 0)
+		unwant_all(request, request->inner.count);
 	return error;
 }
 
 int
 hwt_store_cancel(struct hwt_store *store, struct hwt_store_request *user)
 {
-	struct store_request *request = (struct store_request *)user;
-	int error = store_enter(store);
+	int error = store_enter_with(store, (struct store_request *)user);
 
 	if (error != 0)
 		return error;
-	if (request == NULL || request->store != store)
-		return -EINVAL;
 	return hwt_checkout_cancel(store->checkout, (struct hwt_request *)user);
 }
 
@@ -925,16 +835,13 @@ int
 hwt_store_complete(struct hwt_store *store, struct hwt_store_job *job,
     int result, const struct hwt_loaded *loaded)
 {
-	struct entry *entry = (struct entry *)job;
 	int error = store_enter(store);
 
 	if (error != 0)
 		return error;
-	if (entry == NULL || result > 0)
+	if (job == NULL || result > 0)
 		return -EINVAL;
-	error = end_load(store, entry, result, loaded);
-	if (error == -ENOENT)
-		error = end_unload(store, entry, result);
+	error = end_job(store, job, result, loaded);
 	if (error == 0)
 		keep_limit(store);
 	return error;
@@ -945,18 +852,21 @@ hwt_store_read_stats(
     const struct hwt_store *store, struct hwt_store_stats *stats)
 {
 	int error = store_enter(store);
+	struct store_shard *shard;
 	const uint64_t *of;
 	uint32_t i, k;
 
 	if (error != 0 || stats == NULL)
 		return error != 0 ? error : -EINVAL;
 	memset(stats, 0, sizeof(*stats));
-	for (i = 0; i < store->shard_count; i++) {
-		of = (const uint64_t *)&store->shards[i].stats;
-		store_lock(&store->shards[i]);
+	/* A lock is no part of what is const. */
+	shard = (struct store_shard *)(uintptr_t)store->shards;
+	for (i = 0; i < store->shard_count; i++, shard++) {
+		of = (const uint64_t *)&shard->stats;
+		(void)pthread_mutex_lock(&shard->lock);
 		for (k = 0; k < sizeof(*stats) / sizeof(*of); k++)
 			((uint64_t *)stats)[k] += of[k];
-		store_unlock(&store->shards[i]);
+		(void)pthread_mutex_unlock(&shard->lock);
 	}
 	stats->loaded = a64_load_relaxed(&store->loaded);
 	return 0;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hwt_checkout.hpp: with time moved by hand, then with threads. */
+/* hwt_checkout.hpp, with time moved by hand. */
 #include "hwt_checkout.hpp"
-
-#include <thread>
 
 #include "check.h"
 
@@ -66,7 +64,7 @@ TEST(a_hold_has_its_objects_until_it_is_destroyed)
 
 		CHECK(held[0].granted == &f.b && held[1].granted == &f.a);
 		CHECK(!f.is_free(&f.a) && f.is_free(&f.c));
-		hold other = f.checkout.acquire_wait({&f.c}, 1s);
+		hold other = f.checkout.acquire_wait({{&f.c, HWT_READ}}, 1s);
 		CHECK(f.out() == 2);
 		other = std::move(held);
 		CHECK(!held && other && f.out() == 1);
@@ -74,27 +72,6 @@ TEST(a_hold_has_its_objects_until_it_is_destroyed)
 		CHECK(f.out() == 0);
 	}
 	CHECK(f.out() == 0);
-}
-
-TEST(readers_share_an_object)
-{
-	fixture f;
-	hold one = f.checkout.acquire_wait({{&f.a, HWT_READ}, &f.b}, 1s);
-	hold two = f.checkout.acquire_wait({{&f.a, HWT_READ}, &f.c}, 1s);
-
-	CHECK(one && two && !f.is_free(&f.a));
-}
-
-TEST(a_hold_names_the_member_of_a_group)
-{
-	fixture f;
-	hwt_group group{};
-	hwt_object member{};
-
-	CHECK(hwt_group_init(f.checkout.get(), &group, 4) == 0);
-	CHECK(hwt_group_add(f.checkout.get(), &group, &member) == 0);
-	hold held = f.checkout.acquire_wait({&group.any, &f.a}, 1s);
-	CHECK(held[0].granted == &member && held[1].granted == &f.a);
 }
 
 TEST(a_callable_gets_the_hold_at_once_or_later)
@@ -212,35 +189,6 @@ TEST(a_store_loads_each_value_once)
 #ifdef __cpp_exceptions
 	CHECK(thrown([&] { accounts.acquire_wait({"nobody"}, 1s); }) == ENOENT);
 #endif
-}
-
-TEST(threads_transfer_between_accounts)
-{
-	hwt::timer timer;
-	hwt_cxx::checkout checkout(timer);
-	std::vector<std::thread> threads{};
-	hwt_object objects[3] = {};
-	int balance[3] = {0, 0, 0};
-
-	for (unsigned i = 0; i < 3; i++)
-		CHECK(hwt_object_init(checkout.get(), &objects[i], i) == 0);
-	for (unsigned i = 0; i < 3; i++)
-		threads.emplace_back([&, i] {
-			unsigned j = (i + 1) % 3;
-
-			for (int n = 0; n < 1000; n++) {
-				hold both = checkout.acquire_wait(
-				    {&objects[i], &objects[j]}, hwt::never);
-
-				balance[i]--;
-				balance[j]++;
-			}
-		});
-	for (std::thread &each : threads)
-		each.join();
-	hold held = checkout.acquire_wait({&objects[0]}, 1s);
-	CHECK(!checkout.acquire_wait({&objects[0]}, 1ms));
-	CHECK(balance[0] == 0 && balance[1] == 0 && balance[2] == 0);
 }
 
 int

@@ -31,7 +31,7 @@ struct request_ledger {
 	struct hwt_item items[OBJECTS];
 	unsigned wants, reads, count;
 	bool waits, granted;
-	bool releases, frees, silent;
+	bool releases, frees;
 	unsigned then; /* that one, + 1; 0: none */
 	uint64_t not_before_ns;
 	enum hwt_grant grant; /* the last; 0: none */

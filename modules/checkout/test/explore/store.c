@@ -31,7 +31,7 @@ static struct {
 	} of[KEYS];
 	unsigned fails; /* so many loads */
 	unsigned loads, unloads;
-	bool later, refuses;
+	bool later;
 } store_at;
 
 static const char *const names[KEYS] = {"a", "b", "c"};
@@ -77,8 +77,6 @@ unload(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
 	explore_check(value == &store_at.of[k] && store_at.of[k].there);
 	explore_check(store_at.of[k].holders == 0);
 	explore_check(!explore_load(&checkout_ledger.paused, 4));
-	if (store_at.refuses)
-		return -EAGAIN;
 	store_at.of[k].there = 0;
 	store_at.unloads++;
 	return 0;
@@ -218,7 +216,6 @@ answer(unsigned k, unsigned well)
 STEP_OF(store_releases, i, store_at.want[i].releases = true)
 STEP_OF(fails, count, store_at.fails = count)
 STEP(later, store_at.later = true)
-STEP(refuses, store_at.refuses = true)
 STEP_OF(acquire_key, i, acquire_keys(i, HWT_NEVER))
 STEP_OF(acquire_key_due, i, acquire_keys(i, TICK_NS))
 STEP_OF(release_key, i, release_keys(&store_at.want[i]))
@@ -238,7 +235,6 @@ store_end(void)
 		if (w->request != NULL)
 			simulated_free(w->request);
 	}
-	store_at.refuses = false;
 	explore_check(hwt_store_destroy(checkout_ledger.store) == 0);
 	for (k = 0; k < KEYS; k++)
 		explore_check(store_at.of[k].there == 0);
@@ -250,7 +246,6 @@ const struct verb store_verbs[] = {
     {"releases-keys", .of = store_releases}, /* when it has them */
     {"fails", .of = fails}, /* so many loads */
     {"later", .alone = later}, /* loads answer so: answer */
-    {"refuses", .alone = refuses}, /* unloads do */
     {"get", .of = acquire_key},
     {"get-due", .of = acquire_key_due}, /* within a tick */
     {"wait-get", .of = wait_keys},

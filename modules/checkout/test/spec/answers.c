@@ -28,62 +28,92 @@ CheckoutTest(answers, hwt_checkout_create_EINVAL_and_ENOMEM)
 		(void)fault_disarm();
 		assert_rc(rc, made == NULL ? -ENOMEM : 0);
 	}
-	cr_assert(nth > 2, "nothing was allocated");
+	cr_assert(nth > 1, "nothing was allocated");
 	assert_ok(hwt_checkout_destroy(made));
 	assert_ok(hwt_checkout_destroy(NULL));
 }
+
+/* What has a checkout as its first argument. */
+#define EACH_CALL(of, expect, rc)                                   \
+	do {                                                        \
+		expect(hwt_checkout_shutdown(of), rc);              \
+		expect(hwt_object_init(of, object, 0), rc);         \
+		expect(hwt_object_retire(of, object), rc);          \
+		expect(hwt_group_init(of, &group, 0), rc);          \
+		expect(hwt_group_add(of, &group, object), rc);      \
+		expect(hwt_group_retire(of, &group), rc);           \
+		expect(hwt_checkout_try(of, mine), rc);             \
+		expect(hwt_checkout_acquire(of, mine, 1), rc);      \
+		expect(hwt_checkout_acquire_wait(of, mine, 1), rc); \
+		expect(hwt_checkout_release(of, mine), rc);         \
+		expect(hwt_checkout_cancel(of, mine), rc);          \
+		expect(hwt_checkout_pause(of, 0), rc);              \
+		expect(hwt_checkout_resume(of), rc);                \
+		expect(hwt_checkout_read_stats(of, &stats), rc);    \
+	} while (0)
 
 CheckoutTest(answers, EINVAL_of_NULL_and_of_delays)
 {
 	const uint64_t long_delay = UINT64_C(1) << 63;
 	struct hwt_checkout_stats stats;
-	struct hwt_request raw = {{0}}, *mine = &client[0].request;
+	struct hwt_request raw = {{0}}, silent, *mine = &client[0].request;
 	struct hwt_object *object = &thing[0].object;
 
 	clients("a");
-	assert_rc(hwt_checkout_shutdown(NULL), -EINVAL);
-	assert_rc(hwt_object_init(NULL, object, 0), -EINVAL);
-	assert_rc(hwt_object_init(checkout, NULL, 0), -EINVAL);
-	assert_rc(hwt_object_retire(checkout, NULL), -EINVAL);
-	assert_rc(hwt_object_retire(NULL, object), -EINVAL);
-	assert_rc(hwt_checkout_try(NULL, mine), -EINVAL);
-	assert_rc(hwt_checkout_try(checkout, NULL), -EINVAL);
-	assert_rc(hwt_checkout_try(checkout, &raw), -EINVAL);
-	assert_rc(hwt_checkout_acquire(NULL, mine, 1), -EINVAL);
-	assert_rc(hwt_checkout_acquire(checkout, NULL, 1), -EINVAL);
-	assert_rc(hwt_checkout_acquire(checkout, &raw, 1), -EINVAL);
-	assert_rc(hwt_checkout_acquire(checkout, mine, long_delay), -EINVAL);
-	assert_rc(hwt_checkout_acquire_wait(NULL, mine, 1), -EINVAL);
-	assert_rc(hwt_checkout_acquire_wait(checkout, NULL, 1), -EINVAL);
-	assert_rc(
-	    hwt_checkout_acquire_wait(checkout, mine, HWT_NEVER - 1), -EINVAL);
-	assert_rc(hwt_checkout_release(NULL, mine), -EINVAL);
-	assert_rc(hwt_checkout_release(checkout, NULL), -EINVAL);
-	assert_rc(hwt_checkout_release(checkout, &raw), -EINVAL);
-	assert_rc(hwt_checkout_cancel(NULL, mine), -EINVAL);
-	assert_rc(hwt_checkout_cancel(checkout, NULL), -EINVAL);
-	assert_rc(hwt_checkout_cancel(checkout, &raw), -EINVAL);
-	assert_rc(hwt_checkout_pause(NULL, 0), -EINVAL);
-	assert_rc(hwt_checkout_pause(checkout, long_delay), -EINVAL);
-	assert_rc(hwt_checkout_resume(NULL), -EINVAL);
-	assert_rc(hwt_checkout_read_stats(NULL, &stats), -EINVAL);
-	assert_rc(hwt_checkout_read_stats(checkout, NULL), -EINVAL);
-	assert_rc(hwt_group_init(NULL, &group, 0), -EINVAL);
-	assert_rc(hwt_group_init(checkout, NULL, 0), -EINVAL);
-	assert_rc(hwt_group_add(NULL, &group, object), -EINVAL);
-	assert_rc(hwt_group_add(checkout, NULL, object), -EINVAL);
-	assert_rc(hwt_group_add(checkout, &group, NULL), -EINVAL);
-	assert_rc(hwt_group_retire(NULL, &group), -EINVAL);
-	assert_rc(hwt_group_retire(checkout, NULL), -EINVAL);
+	assert_ok(hwt_request_init(&silent, &object, 1, NULL, NULL));
+	EACH_CALL(NULL, assert_rc, -EINVAL);
+#define INVALID(call) assert_rc(call, -EINVAL)
+	INVALID(hwt_object_init(checkout, NULL, 0));
+	INVALID(hwt_object_retire(checkout, NULL));
+	INVALID(hwt_checkout_try(checkout, NULL));
+	INVALID(hwt_checkout_try(checkout, &raw));
+	INVALID(hwt_checkout_acquire(checkout, NULL, 1));
+	INVALID(hwt_checkout_acquire(checkout, &raw, 1));
+	INVALID(hwt_checkout_acquire(checkout, mine, long_delay));
+	INVALID(hwt_checkout_acquire(checkout, &silent, 1));
+	INVALID(hwt_checkout_acquire_wait(checkout, NULL, 1));
+	INVALID(hwt_checkout_acquire_wait(checkout, mine, HWT_NEVER - 1));
+	INVALID(hwt_checkout_release(checkout, NULL));
+	INVALID(hwt_checkout_cancel(checkout, NULL));
+	INVALID(hwt_checkout_pause(checkout, long_delay));
+	INVALID(hwt_checkout_read_stats(checkout, NULL));
+	INVALID(hwt_group_init(checkout, NULL, 0));
+	INVALID(hwt_group_add(checkout, NULL, object));
+	INVALID(hwt_group_add(checkout, &group, NULL));
+	INVALID(hwt_group_retire(checkout, NULL));
+}
+
+static void
+use_in_child(void *arg)
+{
+	struct hwt_request *mine = &client[0].request;
+	struct hwt_object *object = &thing[0].object;
+	struct hwt_checkout_stats stats;
+	struct hwt_checkout *made;
+
+	(void)arg;
+	child_rc(hwt_checkout_create(&made, manual.timer, NULL), -EOWNERDEAD);
+	EACH_CALL(checkout, child_rc, -EOWNERDEAD);
+	/* Although something is out, and another waits. */
+	child_ok(hwt_checkout_destroy(checkout));
+	child_ok(hwt_destroy(manual.timer));
+}
+
+CheckoutTest(answers, EOWNERDEAD_of_each_call_in_a_child_and_destroy_frees)
+{
+	clients("a a");
+	play("take 0, wait-ms 1 1000");
+	in_child(use_in_child, NULL);
+	play("waits 1, release 0, granted 1, release 1");
 }
 
 #define INIT(items, count) \
 	hwt_request_init_items(&request, (items), (count), NULL, NULL)
 
-CheckoutTest(answers, hwt_request_init_items_EINVAL_ENOTSUP_and_E2BIG)
+CheckoutTest(answers, hwt_request_init_items_EINVAL_and_E2BIG)
 {
 	static struct hwt_request request;
-	struct hwt_item item[HWT_SORTED_MAX + 1] = {{0}};
+	struct hwt_item item[HWT_ITEMS_MAX + 1] = {{0}};
 	struct hwt_item *at = item;
 	unsigned i;
 
@@ -91,19 +121,14 @@ CheckoutTest(answers, hwt_request_init_items_EINVAL_ENOTSUP_and_E2BIG)
 	assert_rc(INIT(NULL, 1), -EINVAL);
 	assert_rc(INIT(item, 0), -EINVAL);
 	assert_rc(INIT(item, 1), -EINVAL); /* of NULL */
-	for (i = 0; i <= HWT_SORTED_MAX; i++)
-		item[i].wanted = &thing[HWT_SORTED_MAX - i].object;
-	assert_ok(INIT(item, HWT_SORTED_MAX));
-	assert_rc(INIT(item, HWT_SORTED_MAX + 1), -E2BIG);
-	assert_rc(INIT(item, (size_t)UINT32_MAX + 1), -EINVAL);
-	/* In ascending order there may be more. */
-	for (i = 0; i <= HWT_SORTED_MAX; i++)
-		item[i].wanted = &thing[i].object;
-	assert_ok(INIT(item, HWT_SORTED_MAX + 1));
+	for (i = 0; i < HWT_ITEMS_MAX; i++)
+		item[i].wanted = &thing[HWT_ITEMS_MAX - 1 - i].object;
+	assert_ok(INIT(item, HWT_ITEMS_MAX));
+	assert_rc(INIT(item, HWT_ITEMS_MAX + 1), -E2BIG);
 	at[1].wanted = at[0].wanted;
 	assert_rc(INIT(at, 2), -EINVAL);
 	at[1].use = HWT_READ;
-	assert_rc(INIT(at, 2), -ENOTSUP);
+	assert_rc(INIT(at, 2), -EINVAL);
 	at[0].use = (enum hwt_use)7;
 	assert_rc(INIT(at, 1), -EINVAL);
 	/* Groups, and their members. */
@@ -118,7 +143,7 @@ CheckoutTest(answers, hwt_request_init_items_EINVAL_ENOTSUP_and_E2BIG)
 	assert_rc(INIT(at, 1), -EINVAL);
 }
 
-CheckoutTest(answers, hwt_request_init_EINVAL_and_E2BIG)
+CheckoutTest(answers, hwt_request_init_EINVAL)
 {
 	struct hwt_object *set[OBJECTS], *wrong[OBJECTS], raw = {{0}};
 	struct hwt_checkout *other;
@@ -130,7 +155,6 @@ CheckoutTest(answers, hwt_request_init_EINVAL_and_E2BIG)
 	assert_ok(hwt_request_init(&request, set, OBJECTS, NULL, NULL));
 	/* All of them are taken and released. */
 	assert_ok(hwt_checkout_try(checkout, &request));
-	assert_rc(hwt_object_retire(checkout, set[5]), -E2BIG);
 	assert_ok(hwt_checkout_release(checkout, &request));
 	assert_ok(hwt_checkout_create(&other, manual.timer, NULL));
 	assert_rc(hwt_checkout_try(other, &request), -EINVAL);
@@ -146,8 +170,6 @@ CheckoutTest(answers, hwt_request_init_EINVAL_and_E2BIG)
 	assert_rc(hwt_request_init(&request, wrong, 2, NULL, NULL), -EINVAL);
 	wrong[1] = &group.any;
 	assert_rc(hwt_request_init(&request, wrong, 2, NULL, NULL), -EINVAL);
-	wrong[1] = &thing[30].object;
-	assert_rc(hwt_request_init(&request, wrong, 21, NULL, NULL), -E2BIG);
 	/* None of these has changed it. */
 	assert_ok(hwt_checkout_try(checkout, &request));
 	assert_ok(hwt_checkout_release(checkout, &request));
@@ -256,33 +278,6 @@ ThreadTest(answers, ENOMEM_and_EAGAIN_of_the_timer)
 	play("out 1 0, release 0");
 }
 
-static struct gate gate;
-
-static void
-acquire_and_cancel(unsigned index, void *arg)
-{
-	(void)arg;
-	if (index == 0) {
-		play("wait-ms 1 1000");
-		return;
-	}
-	gate_await(&gate);
-	assert_rc(client_cancel(&client[1]), -EINPROGRESS);
-	gate_open(&gate);
-}
-
-/* Refused, it starts the timer's thread, which takes its time. */
-ThreadTest(answers, hwt_checkout_cancel_EINPROGRESS_while_it_is_tried)
-{
-	gate_init(&gate);
-	clients("a a");
-	play("take 0");
-	fault_hold_thread(&gate, 0);
-	in_parallel(2, acquire_and_cancel, NULL);
-	(void)fault_disarm();
-	play("cancelled 1, release 0");
-}
-
 static _Atomic uint64_t waits_ended;
 
 /* Who counts as waiting may not have its timeout yet, or be tried. */
@@ -314,30 +309,6 @@ CheckoutTest(answers, hwt_checkout_acquire_wait_ECANCELED_and_ETIMEDOUT)
 	in_parallel(2, wait_and_be_ended, &client[1]);
 	assert_rc(client[1].rc, -ETIMEDOUT);
 	play("waits 1, release 0");
-}
-
-/* So a thread begins its wait under a mutex, and sleeps without it. */
-CheckoutTest(answers, a_wait_without_granted_ends_in_acquire_wait)
-{
-	struct hwt_item item = {.wanted = &thing[0].object};
-	struct hwt_request request;
-
-	clients("a");
-	assert_ok(hwt_request_init_items(&request, &item, 1, NULL, NULL));
-	play("take 0");
-	assert_rc(hwt_checkout_acquire(checkout, &request, HWT_MS(5)), 1);
-	play("out 1 1, release 0, refused 0");
-	assert_ok(hwt_checkout_acquire_wait(checkout, &request, 0));
-	assert_ok(hwt_checkout_release(checkout, &request));
-	play("take 0");
-	assert_rc(hwt_checkout_acquire(checkout, &request, HWT_MS(5)), 1);
-	play("pass 50");
-	assert_rc(hwt_checkout_acquire_wait(checkout, &request, HWT_SEC(9)),
-	    -ETIMEDOUT);
-	assert_rc(hwt_checkout_acquire(checkout, &request, HWT_NEVER), 1);
-	play("retire a, release 0");
-	assert_rc(
-	    hwt_checkout_acquire_wait(checkout, &request, HWT_NEVER), -EIDRM);
 }
 
 /* Terracotta's: every entry after shutdown says so. */

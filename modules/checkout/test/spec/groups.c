@@ -20,34 +20,12 @@ CheckoutTest(groups, who_waits_for_any_gets_what_is_released)
 	     "release 2, release 3");
 }
 
-CheckoutTest(groups, a_wait_for_any_ends_by_deadline_and_cancel)
-{
-	clients("* * *");
-	play("wait-ms 0 5, wait 1, wait 2, cancel 1, cancelled 1, pass 50, "
-	     "expired 0, holds-none 0, waits 2, member a, granted 2, "
-	     "release 2");
-}
-
-CheckoutTest(groups, a_new_member_goes_to_the_first_that_waits)
-{
-	clients("* *");
-	play("wait 0, wait 1, member d, granted 0, holds 0 d, waits 1, "
-	     "release 0, granted 1, release 1");
-}
-
 CheckoutTest(groups, a_set_gets_its_object_and_any_or_neither)
 {
 	clients("* a *a b");
 	play("member b, take 0, wait 2, try 1, release 1, release 0, "
 	     "granted 2, holds 2 b, refused 1, refused 0, release 2");
 	assert_u64(client[2].calls, 1);
-}
-
-CheckoutTest(groups, a_set_that_cannot_have_its_object_leaves_the_member)
-{
-	clients("a a* *");
-	play("member b, take 0, wait 1, try 2, release 2, release 0, "
-	     "granted 1, release 1");
 }
 
 /* A broken connection is closed, and a new one put in its place. */
@@ -69,12 +47,4 @@ CheckoutTest(groups, without_members_it_is_retired_and_ends_the_waits)
 	play("retire a, release 0, waits 1");
 	assert_ok(hwt_group_retire(checkout, &group));
 	play("retired 1, out 0 0");
-}
-
-CheckoutTest(groups, a_pause_delays_what_is_added_and_released)
-{
-	clients("* * *");
-	play("member a, take 0, wait 1, pause-late, release 0, granted 1, "
-	     "release 1, pause, refused 0, wait 1, wait 2, member b, waits 1, "
-	     "waits 2, resume, granted 1, granted 2, release 1, release 2");
 }

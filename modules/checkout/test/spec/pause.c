@@ -12,7 +12,8 @@ SUITE(no_lock_held);
 
 #define CHAIN 200000
 
-/* Terracotta's: with nothing out it is at once; what comes then waits. */
+/* Terracotta's: with nothing out it is at once; what comes then waits. With one
+ * out: rules.c. */
 CheckoutTest(pause, with_nothing_out_it_is_declared_at_once)
 {
 	clients("a b");
@@ -20,38 +21,6 @@ CheckoutTest(pause, with_nothing_out_it_is_declared_at_once)
 	     "out 0 2, cannot-destroy, resume, granted 0, granted 1, "
 	     "before 0 1, release 0, release 1");
 	assert_u64(checkout_stats().pauses, 1);
-}
-
-static _Atomic uint64_t paused;
-
-static void
-pause_in_one_thread(unsigned index, void *arg)
-{
-	(void)arg;
-	if (index == 0) {
-		assert_ok(hwt_checkout_pause(checkout, HWT_NEVER));
-		paused = 1;
-		return;
-	}
-	while (hwt_checkout_resume(checkout) == -EALREADY)
-		sleep_ns(HWT_US(100));
-	/* One is out, and one waits. */
-	assert_u64(paused, 0);
-	assert_rc(hwt_checkout_resume(checkout), -EBUSY);
-	assert_rc(hwt_checkout_pause(checkout, 0), -EALREADY);
-	play("refused 2, release 0");
-	wait_for(&paused, 1);
-	play("waits 1, out 0 1, refused 2, resume, granted 1");
-}
-
-/* Terracotta's: with one out, it waits for its release; then what waited is
- * granted. */
-CheckoutTest(pause, with_one_out_it_waits_for_its_release)
-{
-	clients("a ab c");
-	play("take 0, wait 1");
-	in_parallel(2, pause_in_one_thread, NULL);
-	play("release 1");
 }
 
 CheckoutTest(pause, that_times_out_leaves_all_as_it_was)
@@ -63,41 +32,6 @@ CheckoutTest(pause, that_times_out_leaves_all_as_it_was)
 	assert_u64(checkout_stats().pauses, 0);
 }
 
-/* In real time, by a timer with a worker. */
-Test(pause, is_ended_by_its_own_delay)
-{
-	uint64_t began_ns;
-
-	manual.timer = worker_timer_open(HWT_MS(1));
-	checkout_open_on(NULL);
-	clients("a b");
-	play("try 0");
-	began_ns = monotonic_ns();
-	assert_rc(hwt_checkout_pause(checkout, HWT_MS(5)), -ETIMEDOUT);
-	cr_assert(monotonic_ns() - began_ns >= HWT_MS(5));
-	play("try 1, release 1, release 0");
-	assert_ok(hwt_checkout_pause(checkout, HWT_SEC(60)));
-	play("resume");
-	assert_ok(hwt_checkout_destroy(checkout));
-	worker_timer_close(manual.timer);
-}
-
-CheckoutTest(pause, does_not_delay_deadlines_and_cancels)
-{
-	clients("a a");
-	play("pause, wait-ms 0 2, wait-ms 1 2, cancel 1, cancelled 1, pass 4, "
-	     "expired 0, resume, out 0 0");
-}
-
-/* It holds a, and waits for b. */
-CheckoutTestWith(pause, takes_what_a_waiting_set_holds, .hold_after = 1)
-{
-	clients("b ab c a");
-	play("take 0, wait 1, refused 3");
-	in_parallel(2, pause_in_one_thread, NULL);
-	play("refused 3, release 1, try 3, release 3");
-}
-
 CheckoutTest(no_lock_held, granted_may_release_and_acquire)
 {
 	clients("a b a b");
@@ -105,14 +39,6 @@ CheckoutTest(no_lock_held, granted_may_release_and_acquire)
 	client[2].script = "release 2, wait 3";
 	play("take 0, wait 2, try 1, release 0, granted 2, release 1, "
 	     "granted 3, release 3");
-}
-
-CheckoutTest(no_lock_held, granted_may_cancel_and_retire)
-{
-	clients("a a a a b");
-	client[1].script = "cancel 2, retire a, release 1";
-	play("take 0, wait 1, wait 2, wait 3, release 0, granted 1, "
-	     "cancelled 2, retired 3, take 4, release 4");
 }
 
 static void

@@ -4,71 +4,40 @@
 
 SUITE(readers);
 
-/* Those that say nothing else hold for each of these. */
-static const uint32_t holds_after[] = {0, 1, HWT_CHECKOUT_NEVER};
-
-static void
-play_each(const char *sets, const char *script)
+CheckoutTest(readers, many_read_at_a_time_and_one_writes_alone)
 {
-	unsigned i;
-
-	for (i = 0; i < 3; i++) {
-		checkout_open(&(struct hwt_checkout_options){
-		    .hold_after = holds_after[i]});
-		clients(sets);
-		play(script);
-		checkout_close();
-	}
-}
-
-Test(readers, many_read_at_a_time_and_one_writes_alone)
-{
-	play_each("A A A a",
+	clients("A A A a");
+	play(
 	    "take 0, take 1, take 2, out 3 0, refused 3, release 1, refused 3, "
 	    "release 0, refused 3, release 2, try 3, refused 0, release 3");
 }
 
-Test(readers, a_set_reads_one_object_and_writes_another)
-{
-	play_each("Ab Ac aB",
-	    "take 0, holds 0 a, take 1, wait 2, release 0, waits 2, "
-	    "release 1, granted 2, refused 1, release 2");
-}
-
 /* Who comes while a writer waits reads after it. */
-Test(readers, a_writer_waits_for_those_alone_that_read_already)
+CheckoutTest(readers, a_writer_waits_for_those_alone_that_read_already)
 {
-	play_each("A A a A",
-	    "take 0, take 1, wait 2, refused 3, wait 3, release 0, wait 0, "
-	    "release 1, granted 2, waits 3, release 2, granted 3, granted 0, "
-	    "release 0, release 3");
+	clients("A A a A");
+	play("take 0, take 1, wait 2, refused 3, wait 3, release 0, wait 0, "
+	     "release 1, granted 2, waits 3, release 2, granted 3, granted 0, "
+	     "release 0, release 3");
 }
 
-Test(readers, all_that_wait_before_a_writer_are_granted_together)
+CheckoutTest(readers, all_that_wait_before_a_writer_are_granted_together)
 {
-	play_each("a A A a A A",
-	    "take 0, wait 1, wait 2, wait 3, wait 4, wait 5, release 0, "
-	    "granted 1, granted 2, waits 3, waits 4, release 2, waits 3, "
-	    "release 1, granted 3, waits 4, release 3, granted 4, granted 5, "
-	    "release 4, release 5");
+	clients("a A A a A A");
+	play("take 0, wait 1, wait 2, wait 3, wait 4, wait 5, release 0, "
+	     "granted 1, granted 2, waits 3, waits 4, release 2, waits 3, "
+	     "release 1, granted 3, waits 4, release 3, granted 4, granted 5, "
+	     "release 4, release 5");
 }
 
-Test(readers, join_those_that_read_when_the_writer_between_them_gives_up)
+CheckoutTest(
+    readers, join_those_that_read_when_the_writer_between_them_gives_up)
 {
-	play_each("A a A A",
-	    "take 0, wait 1, wait 2, wait 3, cancel 1, cancelled 1, "
-	    "granted 2, granted 3, release 0, release 2, release 3");
-	play_each("A a A A",
-	    "take 0, wait-ms 1 5, wait 2, wait 3, pass 50, expired 1, "
-	    "granted 2, granted 3, release 0, release 2, release 3");
-}
-
-/* It holds a to read, and waits for b. */
-CheckoutTestWith(readers, share_what_a_waiting_set_holds, .hold_after = 1)
-{
-	clients("b Ab A a");
-	play("take 0, wait 1, try 2, release 2, refused 3, cancel 1, try 3, "
-	     "release 3, release 0");
+	clients("A a A A");
+	play("take 0, wait 1, wait 2, wait 3, cancel 1, cancelled 1, "
+	     "granted 2, granted 3, release 0, release 2, release 3");
+	play("take 0, wait-ms 1 5, wait 2, wait 3, pass 50, expired 1, "
+	     "granted 2, granted 3, release 0, release 2, release 3");
 }
 
 CheckoutTest(readers, an_object_is_retired_by_who_writes_it)

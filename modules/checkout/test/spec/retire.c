@@ -35,26 +35,3 @@ CheckoutTest(retire, the_memory_is_the_users_at_once)
 	clients("ab");
 	play("take 0, release 0");
 }
-
-CheckoutTest(retire, in_granted_ends_who_was_woken_beside)
-{
-	clients("ab a b ab");
-	client[1].script = "retire a, release 1";
-	play("take 0, wait 1, wait 2, wait 3, release 0, granted 1, "
-	     "granted 2, retired 3, release 2");
-}
-
-/* A waiting set holds a, and b is retired under it. */
-CheckoutTestWith(retire, frees_what_a_waiting_set_holds, .hold_after = 1)
-{
-	clients("b ab a");
-	play("take 0, wait 1, wait 2, retire b, retired 1, granted 2, "
-	     "release 2, release 0");
-}
-
-CheckoutTest(retire, is_allowed_in_a_pause_that_waits)
-{
-	clients("a a");
-	play("take 0, wait 1, pause-late, retire a, retired 1, release 0, "
-	     "pause, resume");
-}

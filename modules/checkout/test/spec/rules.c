@@ -71,17 +71,20 @@ collect_garbage(unsigned index, void *arg)
 	}
 	while (hwt_checkout_resume(checkout) == -EALREADY)
 		sleep_ns(HWT_US(100));
-	play("wait 1, waits 1");
+	play("wait 1, waits 1, refused 2");
 	assert_u64(notified, 0);
+	assert_rc(hwt_checkout_resume(checkout), -EBUSY);
+	assert_rc(hwt_checkout_pause(checkout, 0), -EALREADY);
 	play("release 0");
 	wait_for(&notified, 1);
 }
 
 /* "Any currently processing requests should complete, but new requests should
- * be queued up and DGC should be notified." */
+ * be queued up and DGC should be notified." Terracotta's: with one out, a pause
+ * waits for its release; then what waited is granted. */
 CheckoutTest(rules, pause_and_unpause_the_object_manager_when_needed)
 {
-	clients("a b");
+	clients("a b c");
 	play("take 0");
 	in_parallel(2, collect_garbage, NULL);
 	play("waits 1, out 0 1, resume, granted 1, release 1");

@@ -50,14 +50,6 @@ CheckoutTest(no_lost_wake, a_wake_up_is_handed_on_by_who_ends)
 	     "granted 3, release 3, release 0");
 }
 
-/* Which of them gets it at the release of b differs by its order alone. */
-CheckoutTest(no_lost_wake, of_three_crossed_sets_all_are_granted)
-{
-	clients("ab bc ac abc");
-	play("take 3, wait 0, wait 1, wait 2, releases 0, releases 1, "
-	     "releases 2, release 3, granted 0, granted 1, granted 2");
-}
-
 CheckoutTest(few_wakes, a_thousand_waiters_on_one_object_cost_a_thousand_wakes)
 {
 	static struct client waiter[WAITERS + 1];
@@ -104,10 +96,4 @@ CheckoutTest(deadline, is_cancelled_by_a_grant)
 	clients("a a");
 	play("take 0, wait-ms 1 5, timeouts 1, release 0, granted 1, "
 	     "timeouts 0, pass 50, out 1 0, release 1");
-}
-
-CheckoutTest(deadline, of_zero_ends_on_the_next_tick)
-{
-	clients("a a");
-	play("take 0, wait-ms 1 0, waits 1, pass 2, expired 1, release 0");
 }

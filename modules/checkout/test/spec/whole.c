@@ -27,20 +27,6 @@ CheckoutTest(whole, held_by_one_a_set_waits_and_then_gets_exactly_both)
 	cr_assert(client_holds(&client[1], 1) == NULL);
 }
 
-CheckoutTest(whole, a_waiting_set_holds_none_of_its_objects)
-{
-	clients("c abc ab");
-	play("take 0, wait 1, try 2, release 2, try 2, release 0, waits 1, "
-	     "release 2, granted 1, release 1");
-}
-
-CheckoutTest(whole, a_try_that_is_refused_holds_nothing)
-{
-	clients("c abc ab");
-	play("try 0, refused 1, out 1 0, try 2, release 2, release 0, "
-	     "try 1, release 1");
-}
-
 /* After one refusal it keeps a, until it has b too, or its wait ends. */
 CheckoutTestWith(whole, a_set_holds_while_it_waits_after_hold_after_refusals,
     .hold_after = 1)

@@ -14,8 +14,7 @@
  * Which of those that wait is granted is the checkout's to choose; the account
  * checks that it may be. With hold_after a waiting request may hold objects,
  * which shows from outside only in what is refused: in those rounds less is
- * known beforehand. In some rounds memory fails now and then; the call then
- * answers -ENOMEM, and nothing has changed.
+ * known beforehand.
  */
 #include "modules/checkout/test/stress/wish.h"
 
@@ -79,7 +78,7 @@ static struct hwt_group group;
 static uint64_t now_ns, rng;
 static uint64_t granted, expired, cancelled, retired; /* of this round */
 static uint64_t loads, unloads, failures;
-static uint64_t grants, ends, all_loads, all_unloads, no_memory; /* of all */
+static uint64_t grants, ends, all_loads, all_unloads; /* of all */
 static uint32_t hold_after;
 static uint32_t retiring; /* bits: no call may begin to use them */
 static bool paused, destroying;
@@ -88,25 +87,6 @@ static uint64_t
     disturbed_ns; /* of the last pause, or unload that was refused */
 static bool over_limit; /* it may be, until the next release of a key */
 static uint64_t timeouts_of_store;
-
-/* Memory: the nth allocation from now fails, 0: none. */
-static uint64_t fails_at;
-static bool memory_failed; /* in this step */
-static bool memory_fails; /* now and then, in this round */
-
-#define FAILING(name, parameters, arguments)            \
-	void *__real_##name parameters;                 \
-	void *__wrap_##name parameters;                 \
-	void *__wrap_##name parameters                  \
-	{                                               \
-		if (fails_at == 0 || --fails_at > 0)    \
-			return __real_##name arguments; \
-		memory_failed = true;                   \
-		return NULL;                            \
-	}
-FAILING(malloc, (size_t size), (size))
-FAILING(calloc, (size_t count, size_t size), (count, size))
-FAILING(aligned_alloc, (size_t alignment, size_t size), (alignment, size))
 
 static uint64_t
 hand_moved(void *ctx)
@@ -276,9 +256,8 @@ note_end(struct subject *s, int result)
 			s->ends_by == 0,
 		    "granted, and should have ended by %d", s->ends_by);
 	else
-		stress_must(result == s->ends_by ||
-			(result == -ENOMEM && memory_failed),
-		    "ended by %d, not by %d", result, s->ends_by);
+		stress_must(result == s->ends_by, "ended by %d, not by %d",
+		    result, s->ends_by);
 	s->ends_by = 0;
 	note_used(s);
 	expired += result == -ETIMEDOUT;
@@ -480,12 +459,6 @@ check_keys(void)
 		    "%u is idle for too long", i);
 	}
 	stress_must(hwt_store_read_stats(store, &stats) == 0, "stats");
-	/* Objects that were made before there was no memory for the next one
-	 * of the set fail as if their loads had. */
-	if (memory_failed && stats.failures > failures) {
-		loads += stats.failures - failures;
-		failures = stats.failures;
-	}
 	stress_must(stats.jobs == count_jobs(), "%" PRIu64 " jobs", stats.jobs);
 	stress_must(stats.loads == loads && stats.failures == failures &&
 		stats.unloads == unloads,
@@ -577,8 +550,7 @@ prepare(struct subject *s)
 static bool
 acquire_failed(struct subject *s, int rc)
 {
-	if (!(rc == -ENOMEM && memory_failed) &&
-	    !(rc == -EIO && s->ends_by == -EIO))
+	if (rc != -EIO || s->ends_by != -EIO)
 		return false;
 	s->state = IDLE;
 	s->ends_by = 0;
@@ -787,8 +759,6 @@ step(void)
 	struct subject *s = &subject[draw(REQUESTS)];
 	unsigned what = draw(100);
 
-	memory_failed = false;
-	fails_at = memory_fails && draw(2) == 0 ? 1 + draw(2) : 0;
 	if (what < 32)
 		step_acquire(s);
 	else if (what < 38)
@@ -809,8 +779,6 @@ step(void)
 		step_member(FIRST_MEMBER + 1 + draw(MEMBERS - 1));
 	else
 		step_retire(draw(OBJECTS));
-	fails_at = 0;
-	no_memory += memory_failed;
 }
 
 /* Rounds. */
@@ -924,7 +892,6 @@ main(int argc, char **argv)
 	for (round = 0; round < rounds; round++) {
 		rng = random_seed(round);
 		hold_after = round % 3 == 2 ? 1 + draw(3) : HWT_CHECKOUT_NEVER;
-		memory_fails = round % 4 == 3;
 		round_begin();
 		for (steps = 0; steps < STEPS; steps++) {
 			stress_phase("steps", round * STEPS + steps);
@@ -942,6 +909,6 @@ main(int argc, char **argv)
 	    ends, all_loads);
 	return stress_end("%" PRIu64 " steps, %" PRIu64 " grants, %" PRIu64
 			  " waits ended otherwise, %" PRIu64 " loads, %" PRIu64
-			  " unloads, %" PRIu64 " failures of memory",
-	    steps, grants, ends, all_loads, all_unloads, no_memory);
+			  " unloads",
+	    steps, grants, ends, all_loads, all_unloads);
 }

@@ -6,8 +6,6 @@
  *   transfers  between accounts with a constant sum: sets of up to four, some
  *              only read; waits with and without a thread, deadlines, cancels;
  *              and pauses, in which the sum is taken
- *   crossed    {A, B, C} against {C, D, A}
- *   hammers    a set of eight against seven threads that want one each
  *   retired    objects whose memory is freed as soon as they are retired, while
  *              the objects beside them in waiting sets come and go
  *   pools      any one of three connections, which are replaced, and pauses
@@ -26,7 +24,6 @@ enum {
 	TRANSFERS = 20000,
 	RETIREMENTS = 1000,
 	WAITERS = 6,
-	EIGHTS = 200,
 	START = 1000
 };
 
@@ -101,20 +98,19 @@ close_checkout(void)
 	stress_check(hwt_checkout_destroy(checkout) == 0, "destroy");
 }
 
+/* Until they have ended, or does what is given, if it is, and ends them. */
 static void
-run_threads(void *(*body)(void *), unsigned count, pthread_t *thread)
+run_threads(void *(*body)(void *), unsigned count, void (*beside)(void))
 {
+	pthread_t thread[THREADS];
 	uintptr_t i;
 
 	for (i = 0; i < count; i++)
 		thread[i] = stress_thread(body, (void *)(i + 1));
-}
-
-static void
-join_threads(pthread_t *thread, unsigned count)
-{
-	unsigned i;
-
+	if (beside != NULL) {
+		beside();
+		atomic_store(&over, true);
+	}
 	for (i = 0; i < count; i++)
 		stress_join(thread[i]);
 }
@@ -335,10 +331,8 @@ static void
 run_beside_pauses(void *(*body)(void *))
 {
 	pthread_t pauses = stress_thread(pause_thread, (void *)(uintptr_t)99);
-	pthread_t thread[THREADS];
 
-	run_threads(body, THREADS, thread);
-	join_threads(thread, THREADS);
+	run_threads(body, THREADS, NULL);
 	atomic_store(&over, true);
 	stress_join(pauses);
 	take_sum();
@@ -352,96 +346,27 @@ transfers(uint32_t hold_after)
 	close_checkout();
 }
 
-static void *
-crossed_thread(void *arg)
-{
-	static const unsigned sets[2][3] = {{0, 1, 2}, {2, 3, 0}};
-	struct demand demand = {.wish.count = 3, .writes = 3};
-	uint64_t turns = stress_scaled(TRANSFERS);
-	unsigned i;
-
-	for (i = 0; i < 3; i++)
-		demand.wish.item[i].wanted =
-		    &account[sets[(uintptr_t)arg % 2][i]].object;
-	while (turns-- > 0) {
-		demand_init(&demand);
-		acquire_and_wait(&demand, HWT_NEVER);
-	}
-	return NULL;
-}
-
-static void
-crossed(uint32_t hold_after)
-{
-	pthread_t thread[2];
-
-	open_checkout("crossed", hold_after);
-	run_threads(crossed_thread, 2, thread);
-	join_threads(thread, 2);
-	take_sum();
-	close_checkout();
-}
-
-/* Hammers. */
-
-static uint64_t stay_ns, comes; /* of each; 0: until it is over */
-
-static void *
-come_and_go(void *arg)
-{
-	struct demand demand = {.wish.count = 1, .writes = 1};
-	uint64_t turns = 0;
-
-	demand.wish.item[0].wanted = &account[(uintptr_t)arg - 1].object;
-	demand_init(&demand);
-	while (!atomic_load(&over) && (comes == 0 || turns++ < comes)) {
-		acquire_and_wait(&demand, HWT_NEVER);
-		if (stay_ns > 0)
-			stress_sleep_ns(stay_ns);
-	}
-	return NULL;
-}
-
-static void
-hammers(uint32_t hold_after, uint64_t stay, uint64_t come)
-{
-	struct hwt_object *set[8];
-	struct hwt_request request;
-	pthread_t thread[7];
-	uint64_t turns = stress_scaled(EIGHTS);
-	unsigned i;
-
-	open_checkout("hammers", hold_after);
-	stay_ns = stay;
-	comes = come;
-	for (i = 0; i < 8; i++)
-		set[i] = &account[i].object;
-	stress_must(
-	    hwt_request_init(&request, set, 8, NULL, NULL) == 0, "request");
-	run_threads(come_and_go, 7, thread);
-	while (turns-- > 0) {
-		stress_check(hwt_checkout_acquire_wait(
-				 checkout, &request, HWT_NEVER) == 0,
-		    "wait");
-		stress_check(
-		    hwt_checkout_release(checkout, &request) == 0, "release");
-	}
-	atomic_store(&over, true);
-	join_threads(thread, 7);
-	close_checkout();
-}
-
 /* Retirement. */
 
 static void
 retire(struct account *mine)
 {
-	int rc;
+	int rc = hwt_object_retire(checkout, &mine->object);
 
-	while ((rc = hwt_object_retire(checkout, &mine->object)) == -EBUSY)
-		(void)sched_yield();
 	stress_check(rc == 0, "retire: %d", rc);
 	free(mine);
+}
+
+static void *
+come_and_go(void *arg)
+{
+	struct demand demand = {.wish.count = 1, .writes = 1};
+
+	demand.wish.item[0].wanted = &account[(uintptr_t)arg - 1].object;
+	demand_init(&demand);
+	while (!atomic_load(&over))
+		acquire_and_wait(&demand, HWT_NEVER);
+	return NULL;
 }
 
 static void
@@ -475,19 +400,19 @@ retire_one(uint64_t turn)
 }
 
 static void
-retirements(void)
+retire_all(void)
 {
-	uint64_t turns = stress_scaled(RETIREMENTS);
-	pthread_t thread[2];
-	uint64_t i;
+	uint64_t turns = stress_scaled(RETIREMENTS), i;
 
-	open_checkout("retired", 0);
-	stay_ns = comes = 0;
-	run_threads(come_and_go, 2, thread);
 	for (i = 0; i < turns; i++)
 		retire_one(i);
-	atomic_store(&over, true);
-	join_threads(thread, 2);
+}
+
+static void
+retirements(void)
+{
+	open_checkout("retired", 0);
+	run_threads(come_and_go, 2, retire_all);
 	close_checkout();
 }
 
@@ -722,14 +647,6 @@ main(int argc, char **argv)
 	timer = timer_create_ns(HWT_US(100), 256, 0);
 	transfers(0);
 	transfers(2);
-	crossed(0);
-	crossed(1);
-	crossed(HWT_CHECKOUT_NEVER);
-	/* A set that is never served in order may wait for as long as others
-	 * come. */
-	hammers(HWT_CHECKOUT_NEVER, 0, stress_scaled(TRANSFERS));
-	hammers(3, 0, 0);
-	hammers(0, HWT_US(100), 0);
 	retirements();
 	pools(0);
 	pools(1);
