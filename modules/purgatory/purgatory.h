@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The inside of a purgatory: what its two files share. The argument why it
- * works is at the top of purgatory.c.
- */
+/* What the two files of a purgatory share: see the top of purgatory.c. */
 #ifndef PURGATORY_H
 #define PURGATORY_H
 
 #include <pthread.h>
 
 #include "sys/atomic.h"
+#include "sys/pause.h"
 #include "sys/secret.h"
 #include "sys/valid.h"
 #include "hwt_purgatory.h"
 
-#ifndef WALK_BATCH
-#define WALK_BATCH 32u
-#endif
 #define SLOT_LEVEL UINT32_MAX
+#define SLOT_GONE (UINT32_MAX - 1)
 
-/*
- * An entry of a shard's table: the first link of a key's ring, so that a key
- * needs no memory of its own; or the key's level. All of it is guarded by the
- * shard's lock; key, hash and slot do not change while it is in use.
- */
+/* An entry of a shard's table: the first link of a key's ring, so that a key
+ * needs no memory of its own; or the key's level. Guarded by the shard's lock;
+ * key and hash do not change while it is in use. */
 struct node {
 	union {
 		struct node *chain; /* of an entry */
@@ -30,7 +24,7 @@ struct node {
 	};
 	struct hwt_key key;
 	uint32_t hash; /* the lowest bits are the shard's number */
-	uint32_t slot; /* in operation.link; SLOT_LEVEL: none */
+	uint32_t slot; /* in operation.link; SLOT_GONE: in no ring any more */
 };
 
 struct link {
@@ -59,90 +53,93 @@ enum state {
 	OPERATION_ENDED /* who has ended it owns it */
 };
 
-/*
- * A block of malloc. home is the shard of its first key, whose lock guards seen
- * and batch to has_threshold. The rest does not change until it has ended, or
- * is its owner's.
- */
+/* A block of malloc. Its guard guards state, outcome and again; the rest does
+ * not change until it has ended. */
 struct operation {
 	hwt_operation handle; /* its timeout's, with salt */
-	struct shard *home;
-	union {
-		struct operation *next; /* of those that have ended */
-		uint64_t seen; /* by the pass of a shutdown with this number */
-	};
+	struct shard *home; /* of its first key */
+	struct operation *next; /* of those that have ended */
 	hwt_try *try_complete;
 	void *arg;
 	hwt_done *done;
-	struct batch *batch; /* RUNNING: of the walk that owns it */
-	uint8_t index; /* RUNNING: in that batch */
+	a64_t lock; /* the guard, if it has several keys */
 	uint8_t state; /* enum state */
 	uint8_t outcome; /* enum hwt_outcome, once decided */
-	bool again : 1; /* an event came while it was owned */
-	bool has_threshold : 1;
+	bool again; /* an event came while it was owned */
+	bool has_threshold;
 	uint32_t link_count;
 	struct link link[];
 };
 
+/* Guarded by lock, but for purgatory, and what is atomic. What each watch and
+ * event needs is in the first line. */
 struct shard {
-	_Alignas(128) pthread_mutex_t lock;
+	_Alignas(128) a64_t lock;
 	struct node **bucket;
-	uint32_t bucket_mask, entry_count;
-	struct batch *walks; /* under way, with links left */
-	struct hwt_purgatory *purgatory;
-	uint64_t links, keys, levels, pending, tried, bytes;
-	uint64_t ended[HWT_SHUT_DOWN + 1]; /* by outcome */
-	a64_t returned; /* calls of done, for operations whose home it is */
-	a64_t deciding; /* calls that may have got the right, and not used it */
+	uint32_t bucket_mask;
+	uint32_t entry_count, levels; /* a key has an entry and maybe a level */
+	uint32_t thresholds; /* operations with at_least */
+	struct walk *walks; /* under way */
+	uint64_t links, tried;
+	uint32_t pending;
+	uint8_t hash_bits; /* for the shard's number */
 	bool closed;
+	struct hwt_purgatory *purgatory;
+	struct node *first_bucket; /* until the table grows */
+	uint64_t ended[HWT_SHUT_DOWN]; /* by outcome, from HWT_COMPLETED on */
+	a64_t returned; /* done, of those whose home it is; less requests */
+	a64_t deciding; /* calls that may have the right, and not used it */
 };
 
 struct hwt_purgatory {
 	struct hwt *timer;
-	struct shard *shard;
-	uint32_t shard_count, shard_bits;
+	uint32_t shard_count;
 	uint64_t salt; /* so that handles of others are refused */
 	uint64_t max_pending; /* 0: no limit */
 	struct secret secret;
 	a64_t permits; /* taken, of max_pending */
-	a64_t passes; /* of shutdowns */
+	struct shard shard[];
 };
 
-/* An operation that a walk has taken to call its predicate. */
-struct visit {
-	struct operation *operation; /* NULL: another call has taken it back */
-	struct link *link;
-};
-
-/*
- * A walk through what is linked under a key, and what it has taken at once: up
- * to WALK_BATCH that have their home here, or one that has another. The
- * shard's lock guards what it has taken, at, end, and next_walk.
- */
-struct batch {
-	struct batch *next_walk; /* of the shard's */
+/* Through what is linked under a key; guarded by its shard's lock. */
+struct walk {
+	struct walk *next; /* of the shard's */
 	struct link *at, *end; /* to be visited next, and last; NULL: none */
 	struct call *call;
 	struct shard *shard;
-	struct hwt_key key;
-	uint32_t hash;
-	enum hwt_outcome outcome; /* 0: what the predicate says */
-	struct operation *ended, **last;
-	uint32_t ended_count;
+	struct operation *ended, **last; /* done is to be called */
+	uint32_t visited; /* since the lock was taken */
 	size_t decided; /* by this call */
-	uint32_t count; /* of visits */
-	bool is_away; /* the one visit's home is another shard */
-	bool holds; /* what the last predicate has answered */
-	a64_t begun; /* the last visit whose predicate was called */
-	a64_t marked; /* another call has come upon one of them */
-	struct visit visit[WALK_BATCH];
 };
 
-/* Keyed, since others may choose keys: whoever does not know the secret cannot
- * find keys that meet in a bucket. It is wyhash's mixing of two words (Wang Yi,
- * 2019), as in Go's maps where there is no AES. Nobody sees a hash, so that
- * SipHash, which hides its key from those who do, and takes five times as
- * long, is not needed. */
+/* For a few instructions: one locked one, where a mutex has two. Whoever finds
+ * it taken yields, and then sleeps, since who has it may have been preempted, or
+ * be of a lower priority. The explorer knows who waits for a mutex. */
+#ifdef HWT_ATOMIC_MODEL
+#define lock_take(lock) (void)pthread_mutex_lock((pthread_mutex_t *)(lock))
+#define lock_release(lock) (void)pthread_mutex_unlock((pthread_mutex_t *)(lock))
+#else
+static inline void
+lock_take(a64_t *lock)
+{
+	uint32_t tries = 0;
+
+	/* E:lock acquire */
+	while (__builtin_expect(a64_swap_seq(lock, 1) != 0, 0))
+		yield_or_pause(&tries);
+}
+
+static inline void
+lock_release(a64_t *lock)
+{
+	/* E:lock release */
+	a64_store_release(lock, 0);
+}
+#endif
+
+/* wyhash's mixing of two words (Wang Yi, 2019), keyed, since others may choose
+ * keys: who does not know the secret cannot find keys that meet in a bucket.
+ * SipHash would hide the secret from those who see hashes; nobody does. */
 static inline uint32_t
 key_hash(const struct secret *secret, const struct hwt_key *key)
 {
@@ -156,21 +153,9 @@ key_hash(const struct secret *secret, const struct hwt_key *key)
 }
 
 static inline struct shard *
-shard_of(const struct hwt_purgatory *purgatory, uint32_t hash)
+shard_of(struct hwt_purgatory *purgatory, uint32_t hash)
 {
 	return &purgatory->shard[hash & (purgatory->shard_count - 1)];
-}
-
-static inline void
-shard_lock(struct shard *shard)
-{
-	(void)pthread_mutex_lock(&shard->lock);
-}
-
-static inline void
-shard_unlock(struct shard *shard)
-{
-	(void)pthread_mutex_unlock(&shard->lock);
 }
 
 static inline struct link *
@@ -192,17 +177,7 @@ threshold_of(struct operation *operation)
 	return (struct threshold *)(void *)&operation->link[1];
 }
 
-static inline bool
-key_is(const struct hwt_key *a, const struct hwt_key *b)
-{
-	return a->id == b->id && a->kind == b->kind;
-}
-
-/* table.c; all with the shard's lock held */
-int table_create(struct shard *shard);
-/* Visits the operations whose first key is in that bucket, until false. */
-void bucket_each(struct shard *shard, uint32_t bucket,
-    bool (*visit)(struct operation *operation, void *arg), void *arg);
+/* table.c; all with the shard's lock */
 /* Of a ring; NULL: there is none. */
 struct link *ring_first(
     struct shard *shard, const struct hwt_key *key, uint32_t hash);
@@ -213,12 +188,12 @@ void link_remove(struct shard *shard, struct link *link);
 /* NULL: the key has none. */
 struct level *level_find(
     struct shard *shard, const struct hwt_key *key, uint32_t hash);
-/* For a key with a link and without a level. */
-void level_add(struct shard *shard, struct level *level,
-    const struct hwt_key *key, uint32_t hash);
+/* The same; makes it. NULL: there is no memory. */
+struct level *level_get(
+    struct shard *shard, const struct hwt_key *key, uint32_t hash);
 void threshold_add(struct level *level, struct operation *operation);
 void threshold_remove(struct operation *operation);
-/* The lowest one; NULL: there is none. */
-struct operation *threshold_first(struct level *level);
+/* Removes the lowest, if the value reaches it; NULL: it does not. */
+struct operation *threshold_take(struct level *level, uint64_t value);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is linked under the keys of a shard: a hash table of chains, whose
- * entries are the first links of rings and the levels of keys (struct node),
- * and a tree of thresholds for each level.
+ * entries are the first links of rings and the levels of keys.
  *
  *   bucket --> link of key K <-> link of K <-> link of K  (a ring)
  *                | chain
@@ -12,56 +11,24 @@
  *                v
  *              link of key L  (a ring of one)
  *
- * When the first link of a ring leaves, the next one takes over its place in
- * the chain. The last one has the count. A key exists while it has a ring. Its
- * level goes with its last link.
+ * When the first link of a ring leaves, the next one takes its place in the
+ * chain. The last one has the count. A level goes with its key's last link.
  *
  * The thresholds of a level are a treap: a search tree by value and arrival
- * that is a heap by random priorities, so that its depth is logarithmic
- * whatever values others choose. A priority is a hash of the arrival under the
- * purgatory's secret, and takes no memory.
+ * that is a heap by keyed hashes of the arrivals, so that its depth is
+ * logarithmic whatever values others choose.
  */
-#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "purgatory.h"
 
 #define BUCKETS_FIRST 16u
 
-int
-table_create(struct shard *shard)
-{
-	shard->bucket = calloc(BUCKETS_FIRST, sizeof(*shard->bucket));
-	shard->bucket_mask = BUCKETS_FIRST - 1;
-	shard->bytes = BUCKETS_FIRST * sizeof(*shard->bucket);
-	return shard->bucket != NULL ? 0 : -ENOMEM;
-}
-
-void
-bucket_each(struct shard *shard, uint32_t bucket,
-    bool (*visit)(struct operation *operation, void *arg), void *arg)
-{
-	struct node *node = shard->bucket[bucket];
-	struct link *link;
-
-	for (; node != NULL; node = node->chain) {
-		if (node->slot == SLOT_LEVEL)
-			continue;
-		link = node_link(node);
-		do {
-			if (link->node.slot == 0 &&
-			    !visit(link_operation(link), arg))
-				return;
-			link = link->next;
-		} while (link != node_link(node));
-	}
-}
-
 static struct node **
 table_bucket(struct shard *shard, uint32_t hash)
 {
-	return &shard->bucket[hash >> shard->purgatory->shard_bits &
-	    shard->bucket_mask];
+	return &shard->bucket[hash >> shard->hash_bits & shard->bucket_mask];
 }
 
 /* Where the entry is, or is to be. */
@@ -74,7 +41,7 @@ table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
 	for (; (node = *at) != NULL; at = &node->chain) {
 		if (node->hash == hash &&
 		    (node->slot == SLOT_LEVEL) == is_level &&
-		    key_is(&node->key, key))
+		    memcmp(&node->key, key, sizeof(*key)) == 0)
 			break;
 	}
 	return at;
@@ -84,16 +51,17 @@ table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
 static void
 table_grow(struct shard *shard)
 {
+	const size_t count = shard->bucket_mask + (size_t)1;
+	const size_t more = count > 1 ? 2 * count : BUCKETS_FIRST;
+	struct node **bucket = calloc(more, sizeof(*bucket));
 	struct node **old = shard->bucket, **to, *node;
-	uint32_t i, mask = shard->bucket_mask;
-	struct node **bucket = calloc(2 * ((size_t)mask + 1), sizeof(*bucket));
+	size_t i;
 
 	if (bucket == NULL)
 		return;
 	shard->bucket = bucket;
-	shard->bucket_mask = 2 * mask + 1;
-	shard->bytes += ((size_t)mask + 1) * sizeof(*bucket);
-	for (i = 0; i <= mask; i++) {
+	shard->bucket_mask = (uint32_t)(more - 1);
+	for (i = 0; i < count; i++) {
 		while ((node = old[i]) != NULL) {
 			old[i] = node->chain;
 			to = table_bucket(shard, node->hash);
@@ -101,7 +69,8 @@ table_grow(struct shard *shard)
 			*to = node;
 		}
 	}
-	free(old);
+	if (count > 1)
+		free(old);
 }
 
 static void
@@ -135,7 +104,6 @@ link_add(struct shard *shard, struct link *link)
 	shard->links++;
 	if (first == NULL) {
 		link->next = link->previous = link;
-		shard->keys++;
 		table_add(shard, at, &link->node);
 		return;
 	}
@@ -150,9 +118,9 @@ link_add(struct shard *shard, struct link *link)
 static void
 walks_skip(struct shard *shard, const struct link *link)
 {
-	struct batch *walk;
+	struct walk *walk;
 
-	for (walk = shard->walks; walk != NULL; walk = walk->next_walk) {
+	for (walk = shard->walks; walk != NULL; walk = walk->next) {
 		if (walk->at == link)
 			walk->at = walk->end == link ? NULL : link->next;
 		if (walk->end == link)
@@ -170,7 +138,6 @@ level_remove(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 	*at = level->chain;
 	shard->levels--;
 	shard->entry_count--;
-	shard->bytes -= sizeof(struct level);
 	free(level);
 }
 
@@ -182,13 +149,11 @@ link_remove(struct shard *shard, struct link *link)
 	struct link *first = node_link(*at), *next = link->next;
 	uint64_t count;
 
-	if (shard->walks != NULL)
-		walks_skip(shard, link);
+	walks_skip(shard, link);
 	shard->links--;
 	if (next == link) {
 		*at = link->node.chain;
 		shard->entry_count--;
-		shard->keys--;
 		if (shard->levels != 0)
 			level_remove(shard, &link->node.key, link->node.hash);
 		return;
@@ -213,15 +178,18 @@ level_find(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 	return (struct level *)(void *)*table_find(shard, key, hash, true);
 }
 
-void
-level_add(struct shard *shard, struct level *level, const struct hwt_key *key,
-    uint32_t hash)
+struct level *
+level_get(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 {
+	struct level *level = level_find(shard, key, hash);
+
+	if (level != NULL || (level = malloc(sizeof(*level))) == NULL)
+		return level;
 	*level = (struct level){
 	    .node = {.key = *key, .hash = hash, .slot = SLOT_LEVEL}};
-	shard->bytes += sizeof(*level);
 	shard->levels++;
 	table_add(shard, table_find(shard, key, hash, true), &level->node);
+	return level;
 }
 
 /* Thresholds. */
@@ -243,6 +211,14 @@ is_before(struct operation *a, struct operation *b)
 					  : x->arrival < y->arrival;
 }
 
+/* In the subtree, towards the other operation. */
+static struct operation **
+side_of(struct operation *root, struct operation *other)
+{
+	return is_before(root, other) ? &threshold_of(root)->right
+				      : &threshold_of(root)->left;
+}
+
 void
 threshold_add(struct level *level, struct operation *operation)
 {
@@ -254,19 +230,15 @@ threshold_add(struct level *level, struct operation *operation)
 	threshold->level = level;
 	threshold->arrival = level->arrivals++;
 	while (*at != NULL && priority(*at) >= priority(operation))
-		at = is_before(*at, operation) ? &threshold_of(*at)->right
-					       : &threshold_of(*at)->left;
+		at = side_of(*at, operation);
 	/* It takes this place; what was there is divided between its sides. */
 	for (rest = *at, *at = operation; rest != NULL;) {
-		if (is_before(rest, operation)) {
-			*left = rest;
-			left = &threshold_of(rest)->right;
-			rest = *left;
-		} else {
-			*right = rest;
-			right = &threshold_of(rest)->left;
-			rest = *right;
-		}
+		struct operation ***side =
+		    is_before(rest, operation) ? &left : &right;
+
+		**side = rest;
+		*side = side_of(rest, operation);
+		rest = **side;
 	}
 	*left = *right = NULL;
 }
@@ -276,33 +248,29 @@ threshold_remove(struct operation *operation)
 {
 	struct threshold *threshold = threshold_of(operation);
 	struct operation *left = threshold->left, *right = threshold->right;
-	struct operation **at = &threshold->level->root;
+	struct operation **at = &threshold->level->root, *higher;
 
 	while (*at != operation)
-		at = is_before(*at, operation) ? &threshold_of(*at)->right
-					       : &threshold_of(*at)->left;
+		at = side_of(*at, operation);
 	while (left != NULL && right != NULL) {
-		if (priority(left) >= priority(right)) {
-			*at = left;
-			at = &threshold_of(left)->right;
-			left = *at;
-		} else {
-			*at = right;
-			at = &threshold_of(right)->left;
-			right = *at;
-		}
+		higher = priority(left) >= priority(right) ? left : right;
+		*at = higher;
+		at = side_of(higher, operation);
+		*(higher == left ? &left : &right) = *at;
 	}
 	*at = left != NULL ? left : right;
 	threshold->level = NULL;
 }
 
 struct operation *
-threshold_first(struct level *level)
+threshold_take(struct level *level, uint64_t value)
 {
-	struct operation *operation = level->root, *left;
+	struct operation *operation = level->root;
 
-	while (
-	    operation != NULL && (left = threshold_of(operation)->left) != NULL)
-		operation = left;
+	while (operation != NULL && threshold_of(operation)->left != NULL)
+		operation = threshold_of(operation)->left;
+	if (operation == NULL || threshold_of(operation)->at_least > value)
+		return NULL;
+	threshold_remove(operation);
 	return operation;
 }
