@@ -79,8 +79,7 @@
 #endif
 /* A watch in callbacks nested so deep leaves done to the outermost call. */
 #define DEPTH_MAX 8u
-/* More keys are sorted to find duplicates. */
-#define KEYS_FEW 8u
+#define KEYS_FEW 8u /* more are sorted to find duplicates */
 
 /* An event; in a predicate it waits for the end of the outermost call. */
 struct request {
@@ -287,8 +286,6 @@ operation_is_orphan(const struct operation *operation, int rc)
 		operation->home->purgatory, operation->handle)) == 0;
 }
 
-/* Callbacks, without a lock. */
-
 static void
 call_done(struct call *call, struct operation *operation)
 {
@@ -351,12 +348,10 @@ call_finish(struct call *call, struct operation *operation, unsigned depth)
 			continue;
 		}
 		call_done(call, operation);
-		if (call->dones + call->predicates == 0)
+		if (call->first != NULL && call->dones + call->predicates == 0)
 			call_drain(call);
 	}
 }
-
-/* Walks. */
 
 /* With the shard's lock, which it releases for a while. */
 static void
@@ -546,17 +541,15 @@ call_request(
 	return true;
 }
 
-/* At the end of the outermost call: what was left for it. */
+/* What was left for the outermost call. */
 static void
-call_leave(struct call *call, struct call *own)
+call_carry_out(struct call *call)
 {
 	struct request *request;
 	struct shard *shard;
 	struct link *first;
 	size_t decided;
 
-	if (call != own)
-		return;
 	call_drain(call);
 	while ((request = call->first_request) != NULL) {
 		call->first_request = request->next;
@@ -570,6 +563,15 @@ call_leave(struct call *call, struct call *own)
 		(void)a64_add_seq(&shard->returned, 1);
 		free(request);
 	}
+}
+
+static void
+call_leave(struct call *call, const struct call *own)
+{
+	if (call != own)
+		return;
+	if (call->first != NULL || call->first_request != NULL)
+		call_carry_out(call);
 	purgatory_calls = call->outer;
 }
 
