@@ -1,48 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The functions behind which each design of a purgatory stands, for main.c; a
- * program has one design. And the hash table of those that hwt_purgatory is
- * compared with: chains, and twice as many buckets as soon as there are more
- * entries than buckets; not thread-safe.
- */
+/* A design of a purgatory as main.c drives it; a program has one. And what those
+ * that hwt_purgatory is compared with share: a hash table of a list for each
+ * key, which goes with its last operation. Not thread-safe. */
 #ifndef DESIGN_H
 #define DESIGN_H
 
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "perf/perf.h"
 
-enum {
-	KEYS_MAX = 3
-};
+#define KEYS_MAX 3
 
-/* What waits. The design frees it when nothing refers to it any more. */
+/* Waits for request_holds, a value of its key, or finish. The design frees it
+ * after request_ended, when nothing refers to it any more. */
 struct request {
-	uint64_t number;
-	uint64_t due_ns; /* on CLOCK_MONOTONIC: its deadline */
+	uint64_t number, at_least;
+	bool has_predicate;
 	uint32_t key_count;
-	uint32_t key[KEYS_MAX];
+	uint32_t key[KEYS_MAX]; /* each once */
 };
 
-struct design {
+extern const struct design {
 	const char *what;
 	void (*create)(void);
-	/* Ends all, and waits for threads. */
-	void (*destroy)(void);
+	void (*destroy)(void); /* waits for its threads */
 	void (*watch)(struct request *request, uint64_t delay_ns);
-	/* Something under this key has changed. */
-	void (*check)(uint32_t key);
-	/* The request with this key, which it has alone, is over: what a table
-	 * of requests in flight does. */
-	void (*finish)(uint32_t key);
-	/* Waiters for a value of one key; NULL: none. */
-	void (*watch_value)(uint32_t key, uint64_t at_least);
-	void (*raise)(uint32_t key, uint64_t value);
-};
+	void (*check)(uint32_t key); /* something has changed */
+	void (*finish)(uint32_t key); /* what has this key alone is over */
+	void (*raise)(uint32_t key, uint64_t value); /* NULL: no values */
+} design;
 
-extern const struct design design;
-
-/* main.c's, for designs. */
 bool request_holds(const struct request *request);
 void request_ended(const struct request *request);
 
@@ -52,76 +40,98 @@ request_hash(uint32_t key)
 	return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-/* What a table holds begins with one. */
-struct entry {
-	struct entry *chain;
-	uint32_t name, hash;
+struct link {
+	TAILQ_ENTRY(link) place;
+	struct list *list;
+	struct operation *operation;
+};
+
+struct list {
+	TAILQ_HEAD(, link) links;
+	struct list *chain;
+	uint32_t key, hash;
 };
 
 struct table { /* all zero: empty */
-	struct entry **bucket;
+	struct list **bucket, *spares;
 	uint32_t buckets, count;
 };
 
-static inline struct entry **
+static inline struct list **
 table_bucket(const struct table *table, uint32_t hash)
 {
 	return &table->bucket[hash & (table->buckets - 1)];
 }
 
-/* Where the pointer to the entry is; NULL: there is none. */
-static inline struct entry **
-table_find(const struct table *table, uint32_t name, uint32_t hash)
+static inline struct list *
+table_find(const struct table *table, uint32_t key, uint32_t hash)
 {
-	struct entry **at;
+	struct list *list =
+	    table->count > 0 ? *table_bucket(table, hash) : NULL;
 
-	if (table->buckets == 0)
-		return NULL;
-	at = table_bucket(table, hash);
-	while (*at != NULL && (*at)->name != name)
-		at = &(*at)->chain;
-	return *at != NULL ? at : NULL;
+	while (list != NULL && list->key != key)
+		list = list->chain;
+	return list;
 }
 
 static inline void
 table_grow(struct table *table)
 {
-	const uint32_t old = table->buckets;
-	struct entry **from = table->bucket, **to, *entry;
-	uint32_t i;
+	struct list **old = table->bucket, **to, *list;
+	uint32_t i, count = table->buckets;
 
-	table->buckets = old > 0 ? 2 * old : 16;
-	table->bucket = calloc(table->buckets, sizeof(struct entry *));
+	table->buckets = count > 0 ? 2 * count : 16;
+	table->bucket = calloc(table->buckets, sizeof(struct list *));
 	perf_must(table->bucket != NULL, "calloc");
-	for (i = 0; i < old; i++) {
-		while ((entry = from[i]) != NULL) {
-			from[i] = entry->chain;
-			to = table_bucket(table, entry->hash);
-			entry->chain = *to;
-			*to = entry;
+	for (i = 0; i < count; i++) {
+		while ((list = old[i]) != NULL) {
+			old[i] = list->chain;
+			to = table_bucket(table, list->hash);
+			list->chain = *to;
+			*to = list;
 		}
 	}
-	free(from);
-}
-
-/* There is none of that name. */
-static inline void
-table_add(
-    struct table *table, struct entry *entry, uint32_t name, uint32_t hash)
-{
-	struct entry **at;
-
-	if (table->count++ == table->buckets)
-		table_grow(table);
-	at = table_bucket(table, hash);
-	*entry = (struct entry){*at, name, hash};
-	*at = entry;
+	free(old);
 }
 
 static inline void
-table_remove(struct table *table, struct entry **at)
+table_add(struct table *table, uint32_t key, uint32_t hash, struct link *link)
 {
-	*at = (*at)->chain;
+	struct list *list = table_find(table, key, hash), **to;
+
+	if (list == NULL) {
+		if (table->count++ == table->buckets)
+			table_grow(table);
+		list = table->spares;
+		if (list != NULL)
+			table->spares = list->chain;
+		else
+			list = malloc(sizeof(*list));
+		perf_must(list != NULL, "malloc");
+		to = table_bucket(table, hash);
+		list->chain = *to;
+		list->key = key;
+		list->hash = hash;
+		TAILQ_INIT(&list->links);
+		*to = list;
+	}
+	link->list = list;
+	TAILQ_INSERT_TAIL(&list->links, link, place);
+}
+
+static inline void
+table_remove(struct table *table, struct link *link)
+{
+	struct list *list = link->list, **at;
+
+	TAILQ_REMOVE(&list->links, link, place);
+	if (!TAILQ_EMPTY(&list->links))
+		return;
+	for (at = table_bucket(table, list->hash); *at != list;)
+		at = &(*at)->chain;
+	*at = list->chain;
+	list->chain = table->spares;
+	table->spares = list;
 	table->count--;
 }
 

@@ -1,31 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * B: Kafka's purgatory as it has been since 2015 and is in 2025, in C
- * (DelayedOperationPurgatory, DelayedOperation): a list of operations for each
- * key, in 512 parts, each with a lock. Whoever walks a list removes what has
- * completed, and the key, when its list is empty. An operation has a lock for
- * its predicate and its outcome. When more than 1,000 have completed since the
- * last time, the wheel's thread purges all lists, at most each 20 ms.
+ * B: Kafka's purgatory as it has been since 2015 and is in 2025, in C: lists in
+ * 512 parts, each with a lock. Whoever walks a list removes what has completed;
+ * when more than 1,000 have, the wheel's thread purges all, each 20 ms at most.
+ * Without predicates it is a bare table of requests in flight, of mutexes and
+ * timeouts of hwt: whoever takes the link out ends the request.
  *
- * Who would call it unfair: who maintains Kafka, since a broker does not spend
- * its time here, and this is not its code. So it is the design that is
- * compared, with the same compiler and allocator, and each time that there was
- * a choice the cheaper one was taken: hwt is its wheel, a list is walked under
- * its part's lock, a watch asks the predicate once, an operation is one block.
- * For that, predicates run with locks held here, and must not call back.
+ * Who would call it unfair: who maintains Kafka, since this is not its code. So
+ * the design is compared, with the same compiler, allocator and wheel, and the
+ * cheaper choice each time. For that, predicates must not call back.
  */
 #include "modules/purgatory/perf/design.h"
 
-enum {
-	PARTS = 512,
-	PURGE_AT = 1000
-};
-
-/* An operation's place in a key's list. */
-struct place {
-	struct place *next;
-	struct operation *operation;
-};
+#define PARTS 512
+#define PURGE_AT 1000
 
 /* Freed when no list, no timeout and no call refers to it any more. */
 struct operation {
@@ -34,22 +22,26 @@ struct operation {
 	atomic_uint references;
 	atomic_bool completed;
 	hwt_timeout timeout;
-	struct place place[]; /* for each key */
-};
-
-struct list {
-	struct entry entry;
-	struct place *first, **last;
+	struct link link[]; /* for each key */
 };
 
 static struct part {
 	_Alignas(64) pthread_mutex_t lock;
 	struct table keys;
-	struct list *spares;
 } part[PARTS];
 
 static struct hwt *timer;
 static atomic_int_fast64_t ended; /* since the last purge */
+
+static struct part *
+part_lock(uint32_t key, uint32_t *hash)
+{
+	struct part *where = &part[request_hash(key) % PARTS];
+
+	*hash = request_hash(key) / PARTS;
+	pthread_mutex_lock(&where->lock);
+	return where;
+}
 
 static void
 release(struct operation *operation, unsigned references)
@@ -60,21 +52,15 @@ release(struct operation *operation, unsigned references)
 	free(operation);
 }
 
-static bool
-has_completed(struct operation *operation)
-{
-	return atomic_load_explicit(
-	    &operation->completed, memory_order_acquire);
-}
-
 static void
 try_complete(struct operation *operation, bool has_expired)
 {
+	if (atomic_load_explicit(&operation->completed, memory_order_acquire))
+		return;
 	pthread_mutex_lock(&operation->lock);
-	if (!has_completed(operation) &&
+	if (!operation->completed &&
 	    (has_expired || request_holds(operation->request))) {
-		atomic_store_explicit(
-		    &operation->completed, true, memory_order_release);
+		operation->completed = true;
 		atomic_fetch_add_explicit(&ended, 1, memory_order_relaxed);
 		if (!has_expired && hwt_cancel(timer, operation->timeout) == 0)
 			release(operation, 1);
@@ -84,69 +70,26 @@ try_complete(struct operation *operation, bool has_expired)
 }
 
 static void
-expire(hwt_timeout timeout, void *operation)
+walk(struct table *keys, struct list *list, bool purge)
 {
-	(void)timeout;
-	try_complete(operation, true);
-	release(operation, 1);
-}
+	struct link *link, *next = TAILQ_FIRST(&list->links);
 
-/* Lists, with their part's lock. */
-
-static void
-list_add(struct part *where, uint32_t name, uint32_t hash, struct place *place)
-{
-	struct entry **at = table_find(&where->keys, name, hash);
-	struct list *list = at != NULL ? (struct list *)*at : where->spares;
-
-	if (at == NULL) {
-		if (list != NULL)
-			where->spares = (struct list *)list->entry.chain;
-		else
-			list = malloc(sizeof(*list));
-		perf_must(list != NULL, "malloc");
-		table_add(&where->keys, &list->entry, name, hash);
-		list->last = &list->first;
-	}
-	place->next = NULL;
-	*list->last = place;
-	list->last = &place->next;
-}
-
-/* Removes what has completed; purge: asks no predicate. False: the key has gone
- * as well. */
-static bool
-list_walk(struct part *where, struct entry **at, bool purge)
-{
-	struct list *list = (struct list *)*at;
-	struct place **next = &list->first, *place;
-
-	while (next != list->last) {
-		place = *next;
-		if (!purge && !has_completed(place->operation))
-			try_complete(place->operation, false);
-		if (!has_completed(place->operation)) {
-			next = &place->next;
+	while ((link = next) != NULL) {
+		next = TAILQ_NEXT(link, place);
+		if (!purge)
+			try_complete(link->operation, false);
+		if (!link->operation->completed)
 			continue;
-		}
-		if (list->last == &place->next)
-			list->last = next;
-		*next = place->next;
-		release(place->operation, 1);
+		table_remove(keys, link);
+		release(link->operation, 1);
 	}
-	if (list->last != &list->first)
-		return true;
-	table_remove(&where->keys, at);
-	list->entry.chain = (struct entry *)where->spares;
-	where->spares = list;
-	return false;
 }
 
 static void
 maybe_purge(hwt_timeout timeout, void *arg)
 {
+	struct list *list, *next;
 	struct part *where;
-	struct entry **at;
 	uint32_t i;
 
 	(void)timeout;
@@ -157,9 +100,11 @@ maybe_purge(hwt_timeout timeout, void *arg)
 	for (where = part; where < &part[PARTS]; where++) {
 		pthread_mutex_lock(&where->lock);
 		for (i = 0; i < where->keys.buckets; i++) {
-			for (at = &where->keys.bucket[i]; *at != NULL;)
-				if (list_walk(where, at, true))
-					at = &(*at)->chain;
+			next = where->keys.bucket[i];
+			while ((list = next) != NULL) {
+				next = list->chain;
+				walk(&where->keys, list, true);
+			}
 		}
 		pthread_mutex_unlock(&where->lock);
 	}
@@ -171,27 +116,68 @@ create(void)
 	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
 	unsigned i;
 
-	perf_must(hwt_create(&timer, &options) == 0, "hwt_create");
 	for (i = 0; i < PARTS; i++)
 		pthread_mutex_init(&part[i].lock, NULL);
-	perf_must(hwt_new_periodic(timer, NULL, NULL, maybe_purge, NULL,
-		      HWT_MS(20), HWT_MS(20)) == 0,
-	    "hwt_new_periodic");
+	perf_must(hwt_create(&timer, &options) == 0 &&
+		hwt_new_periodic(timer, NULL, NULL, maybe_purge, NULL,
+		    HWT_MS(20), HWT_MS(20)) == 0,
+	    "create");
 }
 
 static void
 destroy(void)
 {
-	perf_must(hwt_stop(timer, NULL) == 0, "hwt_stop");
-	perf_must(hwt_destroy(timer) == 0, "hwt_destroy");
+	perf_must(
+	    hwt_stop(timer, NULL) == 0 && hwt_destroy(timer) == 0, "destroy");
+}
+
+/* Ends the request in flight with this key, if it has not ended. */
+static void
+take(uint32_t key, bool has_expired)
+{
+	uint32_t hash;
+	struct part *where = part_lock(key, &hash);
+	struct list *list = table_find(&where->keys, key, hash);
+	struct operation *operation = NULL;
+
+	if (list != NULL) {
+		operation = TAILQ_FIRST(&list->links)->operation;
+		table_remove(&where->keys, operation->link);
+	}
+	pthread_mutex_unlock(&where->lock);
+	if (operation == NULL)
+		return;
+	if (!has_expired)
+		(void)!hwt_cancel(timer, operation->timeout);
+	request_ended(operation->request);
+	free(operation->request);
+	free(operation);
+}
+
+static void
+expire(hwt_timeout timeout, void *arg)
+{
+	struct operation *operation = arg;
+
+	(void)timeout;
+	try_complete(operation, true);
+	release(operation, 1);
+}
+
+static void
+expire_flight(hwt_timeout timeout, void *key)
+{
+	(void)timeout;
+	take((uint32_t)(uintptr_t)key, true);
 }
 
 static void
 watch(struct request *request, uint64_t delay_ns)
 {
 	const uint32_t count = request->key_count;
+	const bool waits = request->has_predicate;
 	struct operation *operation =
-	    malloc(sizeof(*operation) + count * sizeof(operation->place[0]));
+	    malloc(sizeof(*operation) + count * sizeof(operation->link[0]));
 	struct part *where;
 	uint32_t hash, i;
 
@@ -202,35 +188,41 @@ watch(struct request *request, uint64_t delay_ns)
 	atomic_init(&operation->references, count + 2);
 	atomic_init(&operation->completed, false);
 	/* Whoever finds it in a list knows its timeout. */
-	perf_must(hwt_new_timeout(timer, &operation->timeout, expire, operation,
+	perf_must(hwt_new_timeout(timer, &operation->timeout,
+		      waits ? expire : expire_flight,
+		      waits ? operation : (void *)(uintptr_t)request->key[0],
 		      delay_ns) == 0,
 	    "hwt_new_timeout");
-	for (i = 0; i < count && !has_completed(operation); i++) {
-		hash = request_hash(request->key[i]);
-		where = &part[hash % PARTS];
-		operation->place[i].operation = operation;
-		pthread_mutex_lock(&where->lock);
-		list_add(
-		    where, request->key[i], hash / PARTS, &operation->place[i]);
+	for (i = 0; i < count; i++) {
+		operation->link[i].operation = operation;
+		where = part_lock(request->key[i], &hash);
+		table_add(
+		    &where->keys, request->key[i], hash, &operation->link[i]);
 		pthread_mutex_unlock(&where->lock);
 	}
+	if (!waits)
+		return;
 	try_complete(operation, false);
-	release(operation, count - i + 1);
+	release(operation, 1);
 }
 
 static void
 check(uint32_t key)
 {
-	uint32_t hash = request_hash(key);
-	struct part *where = &part[hash % PARTS];
-	struct entry **at;
+	uint32_t hash;
+	struct part *where = part_lock(key, &hash);
+	struct list *list = table_find(&where->keys, key, hash);
 
-	pthread_mutex_lock(&where->lock);
-	at = table_find(&where->keys, key, hash / PARTS);
-	if (at != NULL)
-		(void)list_walk(where, at, false);
+	if (list != NULL)
+		walk(&where->keys, list, false);
 	pthread_mutex_unlock(&where->lock);
 }
 
+static void
+finish(uint32_t key)
+{
+	take(key, false);
+}
+
 const struct design design = {"Kafka's design: wheel, lists purged later",
-    create, destroy, watch, check, NULL, NULL, NULL};
+    create, destroy, watch, check, finish, NULL};
