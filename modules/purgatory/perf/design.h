@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A design of a purgatory as main.c drives it; a program has one. And what those
- * that hwt_purgatory is compared with share: a hash table of a list for each
- * key, which goes with its last operation. Not thread-safe. */
+/* A design of a purgatory as main.c drives it; a program has one. And what the
+ * others beside hwt_purgatory share: a hash table of a list for each key, which
+ * goes with its last operation. Not thread-safe. */
 #ifndef DESIGN_H
 #define DESIGN_H
 
