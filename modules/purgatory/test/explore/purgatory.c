@@ -28,13 +28,14 @@
 
 struct operation_ledger {
 	hwt_operation handle;
-	unsigned accepted, refused, dones, busy, tries;
+	unsigned accepted, dones, busy, tries;
 	enum hwt_outcome outcome;
 	uint64_t needs; /* bits of the state */
 	uint64_t not_before_ns;
 	unsigned again; /* done watches again, so often */
 	bool by_value;
 	uint32_t waits_for; /* its predicate waits until that has ended, + 1 */
+	bool calls; /* its predicate checks B, its done A */
 };
 
 extern _Thread_local struct call *purgatory_calls;
@@ -75,6 +76,8 @@ look(hwt_operation handle, void *arg)
 		other = &ledger[o->waits_for - 1];
 		explore_await(&other->dones, 4, has_ended, other);
 	}
+	if (o->calls && o->tries == 2)
+		explore_check(hwt_purgatory_check(purgatory, B, NULL) == 0);
 	explore_check(o->busy == 1);
 	o->busy = 0;
 	return holds;
@@ -103,56 +106,41 @@ end_of_operation(hwt_operation handle, void *arg, enum hwt_outcome outcome)
 		o->accepted--;
 		(void)watch((unsigned)(o - ledger), 0, 1, HWT_NEVER);
 	}
+	if (o->calls)
+		explore_check(hwt_purgatory_check(purgatory, A, NULL) == 0);
 	explore_modify(&o->dones, 4);
 }
 
+/* Under so many keys of A, B, A, from that one on; or for a value of A. */
 static int
-watch_spec(unsigned i, const struct hwt_operation_spec *spec)
-{
-	struct operation_ledger *o = &ledger[i];
-	int rc;
-
-	o->not_before_ns = spec->delay_ns == HWT_NEVER
-	    ? HWT_NEVER
-	    : sim_now_ns + spec->delay_ns;
-	rc = hwt_purgatory_watch(purgatory, &o->handle, spec);
-	if (rc >= 0)
-		o->accepted++;
-	else
-		o->refused++;
-	if (rc == 1)
-		decided++;
-	return rc;
-}
-
-/* Under so many keys of A, B, A, from that one on. */
-static int
-watch(unsigned i, size_t first, size_t count, uint64_t delay_ns)
+watch_for(unsigned i, size_t first, size_t count, uint64_t delay_ns,
+    uint64_t at_least)
 {
 	static const struct hwt_key keys[] = {A, B, A};
-	const struct hwt_operation_spec spec = {.try_complete = look,
+	const struct hwt_operation_spec spec = {
+	    .try_complete = at_least == 0 ? look : NULL,
 	    .done = end_of_operation,
 	    .arg = &ledger[i],
 	    .keys = &keys[first],
 	    .key_count = count,
-	    .delay_ns = delay_ns};
+	    .delay_ns = delay_ns,
+	    .at_least = at_least};
+	struct operation_ledger *o = &ledger[i];
+	int rc;
 
-	return watch_spec(i, &spec);
+	o->by_value = at_least != 0;
+	o->not_before_ns =
+	    delay_ns == HWT_NEVER ? HWT_NEVER : sim_now_ns + delay_ns;
+	rc = hwt_purgatory_watch(purgatory, &o->handle, &spec);
+	o->accepted += rc >= 0;
+	decided += rc == 1;
+	return rc;
 }
 
-static void
-watch_value_for(unsigned i, uint64_t at_least, uint64_t delay_ns)
+static int
+watch(unsigned i, size_t first, size_t count, uint64_t delay_ns)
 {
-	const struct hwt_key key = A;
-	const struct hwt_operation_spec spec = {.done = end_of_operation,
-	    .arg = &ledger[i],
-	    .keys = &key,
-	    .key_count = 1,
-	    .at_least = at_least,
-	    .delay_ns = delay_ns};
-
-	ledger[i].by_value = true;
-	(void)watch_spec(i, &spec);
+	return watch_for(i, first, count, delay_ns, 0);
 }
 
 static void
@@ -168,12 +156,12 @@ event(uint64_t bits, struct hwt_key key)
 
 /* By a plain store, which may become visible late. */
 static void
-event_stored(struct hwt_key key)
+event_stored(void)
 {
 	size_t completed;
 
 	explore_store(&state, 8, 1, EXPLORE_RELAXED);
-	explore_check(hwt_purgatory_check(purgatory, key, &completed) == 0);
+	explore_check(hwt_purgatory_check(purgatory, A, &completed) == 0);
 	decided += (unsigned)completed;
 }
 
@@ -275,151 +263,63 @@ make_limited(void)
 	    &(struct hwt_purgatory_options){.shards = 1, .max_pending = 1});
 }
 
-/* The last step of a watch with a deadline fails. */
-static void
-make_full(void)
-{
-	timer_make(
-	    &(struct hwt_options){.flags = HWT_MANUAL, .max_pending = 1});
-	make_with(&(struct hwt_purgatory_options){.shards = 1});
-	explore_check(schedule(0, 3 * TICK_NS) == 0);
-}
-
-static void
-needs(unsigned i, unsigned bits)
-{
-	ledger[i].needs = bits;
-}
-
-static void
-again(unsigned i)
-{
-	ledger[i].again = 1;
-}
-
-static void
-waits(unsigned i, unsigned other)
-{
-	ledger[i].waits_for = other + 1;
-}
-
-#define WATCH(name, first, count, delay_ns)             \
-	static void name(unsigned i)                    \
-	{                                               \
-		(void)watch(i, first, count, delay_ns); \
+#define DO(name, ...)          \
+	static void name(void) \
+	{                      \
+		__VA_ARGS__;   \
 	}
-WATCH(watch_a, 0, 1, HWT_NEVER)
-WATCH(watch_b, 1, 1, HWT_NEVER)
-WATCH(watch_ab, 0, 2, HWT_NEVER)
-WATCH(watch_ba, 1, 2, HWT_NEVER)
-WATCH(watch_due, 0, 1, TICK_NS)
-WATCH(watch_ab_due, 0, 2, TICK_NS)
-WATCH(watch_far, 0, 1, 50 * TICK_NS)
-
-static void
-watch_within_limit(unsigned i)
-{
-	int rc = watch(i, i % 2, 1, HWT_NEVER);
-
-	explore_check(rc == 0 || rc == -ENOBUFS);
-}
-
-static void
-watch_refused(unsigned i)
-{
-	int rc = watch(i, 0, 2, TICK_NS);
-
-	explore_check(rc == -ENOBUFS || (rc >= 0 && ledger[i].dones == 1));
-}
-
-#define VALUE(name, delay_ns)                           \
-	static void name(unsigned i, unsigned at_least) \
-	{                                               \
-		watch_value_for(i, at_least, delay_ns); \
+#define DO1(name, number, ...)            \
+	static void name(unsigned number) \
+	{                                 \
+		__VA_ARGS__;              \
 	}
-VALUE(watch_value, HWT_NEVER)
-VALUE(watch_value_due, TICK_NS)
-
-static void
-event_a(unsigned bits)
-{
-	event(bits, A);
-}
-
-static void
-event_b(unsigned bits)
-{
-	event(bits, B);
-}
-
-static void
-event_a_stored(void)
-{
-	event_stored(A);
-}
-
-static void
-raise_a(unsigned value)
-{
-	raise_key(A, value);
-}
-
+#define DO2(name, first, second, ...)                     \
+	static void name(unsigned first, unsigned second) \
+	{                                                 \
+		__VA_ARGS__;                              \
+	}
+DO2(needs, i, bits, ledger[i].needs = bits)
+DO1(again, i, ledger[i].again = 1)
+DO1(calls, i, ledger[i].calls = true)
+DO2(waits, i, other, ledger[i].waits_for = other + 1)
+DO1(watch_a, i, (void)watch(i, 0, 1, HWT_NEVER))
+DO1(watch_b, i, (void)watch(i, 1, 1, HWT_NEVER))
+DO1(watch_ab, i, (void)watch(i, 0, 2, HWT_NEVER))
+DO1(watch_due, i, (void)watch(i, 0, 1, TICK_NS))
+DO1(watch_ab_due, i, (void)watch(i, 0, 2, TICK_NS))
+DO1(watch_far, i, (void)watch(i, 0, 1, 50 * TICK_NS))
+DO2(watch_value, i, value, (void)watch_for(i, 0, 1, HWT_NEVER, value))
+DO2(watch_value_due, i, value, (void)watch_for(i, 0, 1, TICK_NS, value))
+DO1(watch_within_limit, i, int rc = watch(i, i % 2, 1, HWT_NEVER);
+    explore_check(rc == 0 || rc == -ENOBUFS))
+DO1(event_a, bits, event(bits, A))
+DO1(event_b, bits, event(bits, B))
+DO1(raise_a, value, raise_key(A, value))
 /* The value is the state, too; whoever watches raises the key to it. */
-static void
-raise_stored(unsigned value)
-{
-	explore_store(&state, 8, value, EXPLORE_RELAXED);
-	raise_key(A, value);
-}
+DO1(raise_stored, value, explore_store(&state, 8, value, EXPLORE_RELAXED);
+    raise_key(A, value))
+DO(raise_as_stored, raise_key(A, explore_load(&state, 8)))
+DO(cancel_a, cancel_all(A))
+DO(cancel_b, cancel_all(B))
+DO1(tick, ticks, advance(ticks))
+DO1(pass, ticks, sim_clock_add(ticks *TICK_NS))
+DO(stop_timer, explore_check(hwt_stop(timer, NULL) == 0))
+DO1(check_done, i, explore_check(ledger[i].dones == 1))
+DO1(check_pending, i, explore_check(ledger[i].dones == 0))
+DO1(check_timeouts, count, explore_check(hwt_pending_timeouts(timer) == count))
+/* Operation 0 has ended, unless it has moved. */
+DO(check_moved_or_done, explore_check(moved || ledger[0].dones == 1))
 
+/* Of one that is pending or has ended. */
 static void
-raise_as_stored(void)
+decide(int rc)
 {
-	raise_key(A, explore_load(&state, 8));
-}
-
-/* Only who has its handle: of one that is pending or has ended. */
-static void
-cancel_operation(unsigned i)
-{
-	int rc = hwt_operation_cancel(purgatory, ledger[i].handle);
-
 	explore_check(rc == 0 || rc == -ENOENT);
 	decided += rc == 0;
 }
-
-static void
-complete(unsigned i)
-{
-	int rc = hwt_operation_complete(purgatory, ledger[i].handle);
-
-	explore_check(rc == 0 || rc == -ENOENT);
-	decided += rc == 0;
-}
-
-static void
-cancel_a(void)
-{
-	cancel_all(A);
-}
-
-static void
-cancel_b(void)
-{
-	cancel_all(B);
-}
-
-static void
-tick(unsigned ticks)
-{
-	advance(ticks);
-}
-
-static void
-pass(unsigned ticks)
-{
-	sim_clock_add(ticks * TICK_NS);
-}
+DO1(cancel_operation, i,
+    decide(hwt_operation_cancel(purgatory, ledger[i].handle)))
+DO1(complete, i, decide(hwt_operation_complete(purgatory, ledger[i].handle)))
 
 /* Of operation 0. What the ledger has changes with the call's last step. */
 static void
@@ -445,13 +345,6 @@ shut_down(void)
 	explore_check(hwt_purgatory_shutdown(purgatory) == 0);
 	explore_modify(&over, 4);
 	over = 1;
-}
-
-/* Its timeouts are gone. */
-static void
-stop_timer(void)
-{
-	explore_check(hwt_stop(timer, NULL) == 0);
 }
 
 static void
@@ -491,18 +384,6 @@ check_completed(void)
 }
 
 static void
-check_done(unsigned i)
-{
-	explore_check(ledger[i].dones == 1);
-}
-
-static void
-check_pending(unsigned i)
-{
-	explore_check(ledger[i].dones == 0);
-}
-
-static void
 check_accepted(unsigned sum)
 {
 	unsigned i, accepted = 0;
@@ -512,40 +393,25 @@ check_accepted(unsigned sum)
 	explore_check(accepted == sum);
 }
 
-static void
-check_timeouts(unsigned count)
-{
-	explore_check(hwt_pending_timeouts(timer) == count);
-}
-
-/* Operation 0 has ended, unless it has moved. */
-static void
-check_moved_or_done(void)
-{
-	explore_check(moved || ledger[0].dones == 1);
-}
-
 static const struct verb verbs[] = {
     {"make", .of = make}, /* with so many shards */
     {"make-limited", .alone = make_limited}, /* one may be pending */
-    {"make-full", .alone = make_full}, /* no timeout is left */
     {"needs", .two = needs}, /* bits of the state, to complete */
     {"again", .of = again}, /* done watches again, once */
+    {"calls", .of = calls}, /* its second predicate checks B, done A */
     {"waits", .two = waits}, /* its second predicate, for the other's end */
     {"watch-a", .of = watch_a}, /* without a deadline */
     {"watch-b", .of = watch_b},
     {"watch-ab", .of = watch_ab},
-    {"watch-ba", .of = watch_ba}, /* at home under B */
     {"watch-due", .of = watch_due}, /* in a tick */
     {"watch-ab-due", .of = watch_ab_due},
     {"watch-far", .of = watch_far},
     {"watch-limited", .of = watch_within_limit}, /* or refused */
-    {"watch-refused", .of = watch_refused}, /* or completed */
     {"value", .two = watch_value}, /* at least */
     {"value-due", .two = watch_value_due},
     {"event-a", .of = event_a}, /* with these bits */
     {"event-b", .of = event_b},
-    {"event-stored", .alone = event_a_stored},
+    {"event-stored", .alone = event_stored},
     {"raise-a", .of = raise_a},
     {"raise-stored", .of = raise_stored},
     {"raise-as-stored", .alone = raise_as_stored},
@@ -556,8 +422,8 @@ static const struct verb verbs[] = {
     {"advance", .of = tick},
     {"pass", .of = pass}, /* time alone */
     {"move", .of = move}, /* the deadline of operation 0 */
+    {"stop-timer", .alone = stop_timer}, /* its timeouts are gone */
     {"shutdown", .alone = shut_down},
-    {"stop-timer", .alone = stop_timer},
     {"destroy", .alone = destroy},
     {"destroy-or-not", .alone = destroy_or_not},
     {"check-completed", .alone = check_completed}, /* all */
@@ -576,8 +442,6 @@ static const struct verb verbs[] = {
 	}
 
 const struct program purgatory_programs[] = {
-    PROGRAM(
-	"watch-check", "make 1", "watch-a 0 | event-a 1", "check-completed"),
     PROGRAM("watch-check-stored", "make 1", "watch-a 0 | event-stored",
 	"check-completed"),
     PROGRAM("watch-two-keys-check-check", "make 2",
@@ -588,39 +452,19 @@ const struct program purgatory_programs[] = {
 	"event-a 1 | event-b 2 | event-a 4", "check-completed"),
     PROGRAM("check-cancel-complete", "make 1, watch-a 0",
 	"event-a 1 | cancel 0 | complete 0", ""),
-    PROGRAM("check-deadline", "make 1, watch-due 0, advance 0, pass 2",
-	"event-a 1 | advance 0", ""),
-    PROGRAM("check-deadline-two-keys",
-	"make 2, watch-ab-due 0, advance 0, pass 2", "event-b 1 | advance 0",
-	""),
     PROGRAM("check-deadline-cancel", "make 1, watch-due 0, advance 0, pass 2",
 	"event-a 1 | advance 0 | cancel 0", ""),
     PROGRAM("cancel-key-deadline", "make 2, watch-ab-due 0, advance 0, pass 2",
 	"cancel-a | advance 0 | cancel-b", ""),
-    PROGRAM(
-	"watch-deadline", "make 1", "watch-due 0 | advance 2, advance 2", ""),
-    PROGRAM("watch-deadline-check", "make 1",
-	"watch-due 0 | advance 2, advance 2 | event-a 1", ""),
     PROGRAM("watch-cancel-key", "make 2",
 	"needs 0 3, watch-ab 0 | cancel-a | cancel-b", ""),
-    PROGRAM("cancel-key-cancel-key-one-shard", "make 1, watch-ab 0",
-	"cancel-a | cancel-b | event-b 1", ""),
-    PROGRAM("reuse-deadline", "make 1, watch-due 0, advance 0, pass 2",
-	"complete 0, watch-far 7 | advance 0", ""),
     PROGRAM("reuse-two-keys-deadline",
 	"make 2, watch-ab-due 0, advance 0, pass 2",
 	"complete 0, watch-ab 7, watch-b 6 | advance 0 | cancel 0", ""),
     PROGRAM("reuse-stale-handle", "make 2, watch-ab 0",
 	"cancel 0, watch-b 7 | complete 0 | event-b 2", "check-pending 7"),
-    PROGRAM("move-deadline", "make 1, watch-due 0, advance 0, pass 2",
-	"move 10 | advance 0",
-	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
-	"0"),
     PROGRAM("move-deadline-complete", "make 1, watch-due 0, advance 0, pass 2",
 	"move 10 | advance 0 | complete 0",
-	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
-	"0"),
-    PROGRAM("move-first-complete", "make 1, watch-a 0", "move 10 | complete 0",
 	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
 	"0"),
     PROGRAM("move-first-first-check", "make 1, watch-a 0",
@@ -628,14 +472,8 @@ const struct program purgatory_programs[] = {
 	"check-moved-or-done, pass 11, advance 0, check-done 0, check-timeouts "
 	"0"),
     PROGRAM("move-shutdown", "make 1, watch-a 0", "move 10 | shutdown", ""),
-    PROGRAM("watch-shutdown", "make 1", "watch-due 0 | shutdown", ""),
     PROGRAM("watch-two-keys-shutdown", "make 2",
 	"watch-ab-due 0 | shutdown | event-b 1", ""),
-    PROGRAM("check-shutdown", "make 1, watch-a 0", "event-a 1 | shutdown", ""),
-    PROGRAM("orphans-shutdown", "make 1, watch-far 0, watch-far 1, stop-timer",
-	"cancel 0 | shutdown", ""),
-    PROGRAM("orphan-complete-shutdown", "make 1, watch-far 0",
-	"complete 0 | stop-timer, shutdown", ""),
     PROGRAM("deadline-shutdown-destroy",
 	"make 1, watch-due 0, advance 0, pass 2",
 	"advance 0 | shutdown, destroy", ""),
@@ -647,8 +485,6 @@ const struct program purgatory_programs[] = {
     PROGRAM("limit", "make-limited", "watch-limited 0 | watch-limited 1",
 	"check-accepted 1, cancel-a, cancel-b, watch-limited 2, check-accepted "
 	"2"),
-    PROGRAM("refused-check-cancel-key", "make-full",
-	"watch-refused 0 | event-a 1 | cancel-b", ""),
     PROGRAM("watch-again", "make 1, again 0, watch-a 0",
 	"cancel 0 | event-a 1 | cancel-a", ""),
     PROGRAM("watch-value-raise", "make 1",
@@ -664,26 +500,30 @@ const struct program purgatory_programs[] = {
 	"raise-a 3 | cancel-a | value 3 2", ""),
     PROGRAM("walk-walk-watch", "make 1, watch-a 0, watch-ab 1, watch-a 2",
 	"event-a 1 | event-b 2 | watch-a 3", "check-completed"),
-    PROGRAM("walk-walk-elsewhere",
+    PROGRAM("walk-elsewhere-walk",
 	"make 2, watch-b 0, watch-ab 1, watch-b 2, watch-ab 3",
 	"event-b 2 | event-a 1 | cancel-b", ""),
-    PROGRAM("walk-home-is-taken", "make 2, watch-ab 0, watch-ab 1",
+    PROGRAM("walk-elsewhere-cancel", "make 2, watch-ab 0, watch-ab 1",
 	"event-b 1 | cancel 0 | event-a 1", "check-done 0, check-done 1"),
-    PROGRAM("walk-home-is-taken-by-key", "make 2, watch-ba 0, watch-a 1",
-	"event-a 1 | cancel-b", "check-done 0, check-done 1"),
     PROGRAM("walk-empties-watch", "make 1, watch-a 0, watch-ab 1, watch-a 2",
 	"cancel-a | watch-a 3, value 4 4 | event-a 1", ""),
-    PROGRAM("walk-cancel-key", "make 1, watch-a 0, watch-ab 1, watch-a 2",
-	"event-a 1 | cancel-b", ""),
-    PROGRAM("walk-taken-back-by-cancel",
+    PROGRAM("walk-waits-for-cancel",
 	"make 1, waits 1 2, watch-a 0, watch-a 1, watch-a 2",
 	"event-a 2 | cancel 2 | event-a 1", ""),
-    PROGRAM("walk-taken-back-by-deadline",
+    PROGRAM("walk-waits-for-deadline",
 	"make 1, waits 1 2, watch-a 0, watch-a 1, watch-due 2, advance 0, pass "
 	"2",
 	"event-a 2 | advance 0", "check-done 2"),
-    PROGRAM("walk-taken-back-by-check",
+    PROGRAM("walk-waits-for-check",
 	"make 1, needs 2 2, waits 1 2, watch-a 0, watch-a 1, watch-ab 2",
 	"event-a 4 | event-b 2", "check-done 2"),
+    PROGRAM("orphan-complete", "make 1, watch-a 0",
+	"stop-timer | complete 0 | shutdown", "check-done 0"),
+    PROGRAM("orphan-check-two-keys", "make 2, watch-ab 0",
+	"stop-timer, shutdown | cancel 0 | event-b 1", "check-done 0"),
+    PROGRAM("request-shutdown-destroy",
+	"make 2, calls 0, calls 1, needs 1 7, watch-due 0, watch-ab 1, advance "
+	"0, pass 2",
+	"advance 0 | shutdown, destroy", ""),
     {0},
 };
