@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hwt_purgatory.hpp: with time moved by hand, then with threads. */
+/* hwt_purgatory.hpp, with time moved by hand. */
 #include "hwt_purgatory.hpp"
 
 #include <memory>
-#include <thread>
 
 #include "check.h"
 
@@ -117,31 +116,6 @@ TEST(a_watch_that_fails_throws_and_destroys_its_callables)
 	CHECK(token::living == 0 && f.outcomes.empty());
 }
 #endif
-
-TEST(threads_watch_and_check_under_one_key)
-{
-	hwt::timer timer;
-	hwt_cxx::purgatory waits(timer);
-	std::vector<std::thread> threads{};
-	std::atomic<int> value{0}, ended{0};
-
-	for (int i = 0; i < 4; i++)
-		threads.emplace_back([&] {
-			for (int n = 0; n < 1000; n++) {
-				waits.watch(
-				    hwt::never, {left},
-				    [&, n] { return value > n; },
-				    [&](hwt_outcome outcome) {
-					    ended += outcome == HWT_COMPLETED;
-				    });
-				value++;
-				waits.check(left);
-			}
-		});
-	for (std::thread &each : threads)
-		each.join();
-	CHECK(ended == 4000);
-}
 
 int
 main()

@@ -5,18 +5,15 @@
  */
 #include "modules/purgatory/test/spec/purgatory.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 SUITE(fork);
 
-static struct yard yard;
-static struct operation operation = {.yard = &yard};
+static struct operation operation = {0};
 
 static void
 child_calls(void *arg)
 {
-	struct hwt_purgatory *purgatory = yard.purgatory;
 	struct hwt_purgatory *made = NULL;
 	struct hwt_purgatory_stats stats;
 	struct hwt_key key = KEY(1);
@@ -26,8 +23,7 @@ child_calls(void *arg)
 	size_t count;
 
 	(void)arg;
-	child_rc(
-	    hwt_purgatory_create(&made, yard.fixture.timer, NULL), -EOWNERDEAD);
+	child_rc(hwt_purgatory_create(&made, manual.timer, NULL), -EOWNERDEAD);
 	child_rc(hwt_purgatory_watch(purgatory, &handle, &spec), -EOWNERDEAD);
 	handle = operation.handle;
 	child_rc(hwt_purgatory_check(purgatory, key, &count), -EOWNERDEAD);
@@ -40,7 +36,7 @@ child_calls(void *arg)
 	child_rc(hwt_operation_reschedule(purgatory, handle, 1), -EOWNERDEAD);
 	child_rc(hwt_purgatory_shutdown(purgatory), -EOWNERDEAD);
 	child_rc(hwt_purgatory_destroy(purgatory), 0);
-	child_rc(hwt_destroy(yard.fixture.timer), 0);
+	child_rc(hwt_destroy(manual.timer), 0);
 	child_check(operation.dones == 0);
 }
 
@@ -49,13 +45,12 @@ Test(fork, a_child_is_told_EOWNERDEAD_and_frees)
 	struct hwt_key keys[10];
 	unsigned i;
 
-	party_make(&yard);
-	yard_open(&yard, NULL);
+	purgatory_open(NULL);
 	for (i = 0; i < 10; i++)
 		keys[i] = KEY(i);
 	assert_rc(watch_key(&operation, KEY(1), HWT_SEC(1)), 0);
 	assert_rc(watch_keys(&party[0], keys, 10, HWT_SEC(1)), 0);
 	in_child(child_calls, NULL);
 	play("stats 2 11 10");
-	yard_close(&yard);
+	purgatory_close();
 }

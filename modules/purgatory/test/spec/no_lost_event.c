@@ -6,46 +6,25 @@
  */
 #include "modules/purgatory/test/spec/purgatory.h"
 
-#include <stdlib.h>
-
 SUITE(no_lost_event);
 
-static struct yard yard;
 static struct gate gate;
 
-/* Looks at the state, and then takes its time. */
-static bool
-slow_try(hwt_operation handle, void *arg)
-{
-	struct operation *operation = arg;
-	bool holds = operation->holds != 0;
-
-	(void)handle;
-	if (operation->tries++ == 0)
-		gate_pass(&gate);
-	return holds;
-}
-
 static void *
-watch_slowly(void *arg)
+watch_slowly(void *operation)
 {
-	struct operation *operation = arg;
-	struct hwt_key key = KEY(1);
-	struct hwt_operation_spec spec =
-	    operation_spec(operation, &key, 1, HWT_SEC(1));
-
-	spec.try_complete = slow_try;
-	operation->rc =
-	    hwt_purgatory_watch(yard.purgatory, &operation->handle, &spec);
+	party[0].rc = watch_key(operation, KEY(1), HWT_SEC(1));
 	return NULL;
 }
 
-YardTest(no_lost_event, an_event_while_it_is_being_watched)
+/* The predicate looks at the state, and then takes its time. */
+PurgatoryTest(no_lost_event, an_event_while_it_is_being_watched)
 {
 	pthread_t thread;
 
-	party_make(&yard);
 	gate_init(&gate);
+	party[0].in_try = pass_gate_once;
+	party[0].data = &gate;
 	assert_rc(pthread_create(&thread, NULL, watch_slowly, &party[0]), 0);
 	gate_await(&gate);
 	play("holds 0, check 1 0");
@@ -76,22 +55,21 @@ check_all(unsigned index, void *arg)
 	for (i = 0; i < MANY; i++) {
 		if (index == i % CHECKERS)
 			operation[i].holds = 1;
-		(void)check(&yard, KEY(i));
+		(void)check(KEY(i));
 	}
 }
 
-YardTest(no_lost_event, a_hundred_operations_under_twenty_threads)
+PurgatoryTest(no_lost_event, a_hundred_operations_under_twenty_threads)
 {
 	static struct operation operation[MANY];
 	unsigned i;
 
 	for (i = 0; i < MANY; i++) {
-		operation[i].yard = &yard;
 		operation[i].in_try = yields;
 		assert_rc(watch_key(&operation[i], KEY(i), HWT_NEVER), 0);
 	}
 	in_parallel(CHECKERS, check_all, operation);
 	for (i = 0; i < MANY; i++)
 		assert_ended(&operation[i], HWT_COMPLETED);
-	assert_u64(yard_stats(&yard).completed, MANY);
+	assert_u64(stats_now().completed, MANY);
 }

@@ -4,38 +4,31 @@
 
 #include "test/spec/verbs.h"
 
-_Atomic uint64_t dones_in_all;
+struct hwt_purgatory *purgatory;
+static _Atomic uint64_t dones_in_all;
 
 void
-yard_open(struct yard *yard, const struct hwt_purgatory_options *options)
+purgatory_open(const struct hwt_purgatory_options *options)
 {
-	fixture_open(&yard->fixture, NULL);
-	assert_rc(hwt_purgatory_create(
-		      &yard->purgatory, yard->fixture.timer, options),
-	    0);
+	fixture_open(&manual, NULL);
+	assert_rc(hwt_purgatory_create(&purgatory, manual.timer, options), 0);
 }
 
 void
-yard_destroy(struct yard *yard)
+purgatory_close(void)
 {
-	assert_rc(hwt_purgatory_destroy(yard->purgatory), 0);
-	fixture_close(&yard->fixture);
-}
-
-void
-yard_close(struct yard *yard)
-{
-	assert_rc(hwt_purgatory_shutdown(yard->purgatory), 0);
-	assert_stats(yard, 0, 0, 0);
-	yard_destroy(yard);
+	assert_rc(hwt_purgatory_shutdown(purgatory), 0);
+	assert_stats(0, 0, 0);
+	assert_rc(hwt_purgatory_destroy(purgatory), 0);
+	fixture_close(&manual);
 }
 
 struct hwt_purgatory_stats
-yard_stats(struct yard *yard)
+stats_now(void)
 {
 	struct hwt_purgatory_stats stats;
 
-	assert_rc(hwt_purgatory_read_stats(yard->purgatory, &stats), 0);
+	assert_rc(hwt_purgatory_read_stats(purgatory, &stats), 0);
 	return stats;
 }
 
@@ -72,7 +65,7 @@ operation_done(hwt_operation handle, void *arg, enum hwt_outcome outcome)
 	operation_enter(operation, handle);
 	operation->outcome = outcome;
 	operation->thread = pthread_self();
-	operation->ended_ns = operation->yard->fixture.now_ns;
+	operation->ended_ns = manual.now_ns;
 	operation->order = ++dones_in_all;
 	operation->busy--;
 	operation->dones++;
@@ -101,8 +94,7 @@ watch_keys(struct operation *operation, const struct hwt_key *keys,
 	struct hwt_operation_spec spec =
 	    operation_spec(operation, keys, key_count, delay_ns);
 
-	return hwt_purgatory_watch(
-	    operation->yard->purgatory, &operation->handle, &spec);
+	return hwt_purgatory_watch(purgatory, &operation->handle, &spec);
 }
 
 int
@@ -119,36 +111,33 @@ watch_value(struct operation *operation, struct hwt_key key, uint64_t at_least)
 
 	spec.try_complete = NULL;
 	spec.at_least = at_least;
-	return hwt_purgatory_watch(
-	    operation->yard->purgatory, &operation->handle, &spec);
+	return hwt_purgatory_watch(purgatory, &operation->handle, &spec);
 }
 
 size_t
-check(struct yard *yard, struct hwt_key key)
+check(struct hwt_key key)
 {
 	size_t completed = SIZE_MAX;
 
-	assert_rc(hwt_purgatory_check(yard->purgatory, key, &completed), 0);
+	assert_rc(hwt_purgatory_check(purgatory, key, &completed), 0);
 	return completed;
 }
 
 size_t
-raise_to(struct yard *yard, struct hwt_key key, uint64_t value)
+raise_to(struct hwt_key key, uint64_t value)
 {
 	size_t completed = SIZE_MAX;
 
-	assert_rc(
-	    hwt_purgatory_raise(yard->purgatory, key, value, &completed), 0);
+	assert_rc(hwt_purgatory_raise(purgatory, key, value, &completed), 0);
 	return completed;
 }
 
 size_t
-cancel_key(struct yard *yard, struct hwt_key key)
+cancel_key(struct hwt_key key)
 {
 	size_t cancelled = SIZE_MAX;
 
-	assert_rc(
-	    hwt_purgatory_cancel_key(yard->purgatory, key, &cancelled), 0);
+	assert_rc(hwt_purgatory_cancel_key(purgatory, key, &cancelled), 0);
 	return cancelled;
 }
 
@@ -165,23 +154,19 @@ pass_gate_once(struct operation *operation)
 static void *
 check_first(void *arg)
 {
-	struct operation *operation = arg;
-
-	operation->count = check(operation->yard, KEY(1));
+	((struct operation *)arg)->count = check(KEY(1));
 	return NULL;
 }
 
 static struct gate predicate_gate;
 
 pthread_t
-hold_predicate(
-    struct yard *yard, struct operation *operation, uint64_t delay_ns)
+hold_predicate(struct operation *operation, uint64_t delay_ns)
 {
 	pthread_t thread;
 
-	yard_open(yard, NULL);
+	purgatory_open(NULL);
 	gate_init(&predicate_gate);
-	operation->yard = yard;
 	operation->in_try = pass_gate_once;
 	assert_rc(watch_key(operation, KEY(1), delay_ns), 0);
 	operation->data = &predicate_gate;
@@ -199,91 +184,42 @@ let_go(pthread_t thread)
 
 /* In words. */
 
-struct operation party[PARTY];
-static struct yard *place;
+struct operation party[10];
 
-void
-party_make(struct yard *yard)
-{
-	unsigned i;
+#define COUNT(is, wanted) \
+	cr_assert((is) == (wanted), "not %u, at: %s", (wanted), script_at)
 
-	place = yard;
-	memset(party, 0, sizeof(party));
-	for (i = 0; i < PARTY; i++)
-		party[i].yard = yard;
-}
+OF(complete, hwt_operation_complete(purgatory, party[i].handle), 0)
+OF(cancel, hwt_operation_cancel(purgatory, party[i].handle), 0)
+OF(over, hwt_operation_cancel(purgatory, party[i].handle), -ENOENT)
+ALONE(shut_down_all, hwt_purgatory_shutdown(purgatory), 0)
+ALONE(cannot_destroy, hwt_purgatory_destroy(purgatory), -EBUSY)
 
-OF(complete, hwt_operation_complete(place->purgatory, party[i].handle), 0)
-OF(cancel, hwt_operation_cancel(place->purgatory, party[i].handle), 0)
-ALONE(shut_down_all, hwt_purgatory_shutdown(place->purgatory), 0)
-ALONE(cannot_destroy, hwt_purgatory_destroy(place->purgatory), -EBUSY)
-
-static void
-count(uint64_t is, uint64_t wanted)
-{
-	cr_assert(is == wanted, "%" PRIu64 ", not %" PRIu64 ", at: %s", is,
-	    wanted, script_at);
-}
-
-static void
-watch(unsigned i, unsigned key)
-{
-	expect(watch_key(&party[i], KEY(key), HWT_NEVER), 0);
-}
-
-static void
-watch_ms(unsigned i, unsigned key, unsigned delay_ms)
-{
-	expect(watch_key(&party[i], KEY(key), HWT_MS(delay_ms)), 0);
-}
-
-static void
-met(unsigned i, unsigned key)
-{
-	expect(watch_key(&party[i], KEY(key), HWT_SEC(1)), 1);
-}
-
-static void
-value(unsigned i, unsigned key, unsigned at_least)
-{
-	expect(watch_value(&party[i], KEY(key), at_least), 0);
-}
-
-static void
-reached(unsigned i, unsigned key, unsigned at_least)
-{
-	expect(watch_value(&party[i], KEY(key), at_least), 1);
-}
-
-static void
-holds(unsigned i)
-{
-	party[i].holds = 1;
-}
-
-static void
-check_count(unsigned key, unsigned decided)
-{
-	count(check(place, KEY(key)), decided);
-}
-
-static void
-raise_count(unsigned key, unsigned to, unsigned decided)
-{
-	count(raise_to(place, KEY(key), to), decided);
-}
-
-static void
-cancel_count(unsigned key, unsigned decided)
-{
-	count(cancel_key(place, KEY(key)), decided);
-}
-
-static void
-pending(unsigned i)
-{
-	count(party[i].dones, 0);
-}
+/* A verb of one call with one, two or three numbers. */
+#define OF2(name, first, second, ...)                     \
+	static void name(unsigned first, unsigned second) \
+	{                                                 \
+		__VA_ARGS__;                              \
+	}
+#define OF3(name, first, second, third, ...)                              \
+	static void name(unsigned first, unsigned second, unsigned third) \
+	{                                                                 \
+		__VA_ARGS__;                                              \
+	}
+OF2(watch, i, k, expect(watch_key(&party[i], KEY(k), HWT_NEVER), 0))
+OF3(watch_ms, i, k, n, expect(watch_key(&party[i], KEY(k), HWT_MS(n)), 0))
+OF2(met, i, k, expect(watch_key(&party[i], KEY(k), HWT_SEC(1)), 1))
+OF3(value, i, k, v, expect(watch_value(&party[i], KEY(k), v), 0))
+OF3(reached, i, k, v, expect(watch_value(&party[i], KEY(k), v), 1))
+OF2(move_ms, i, n,
+    expect(hwt_operation_reschedule(purgatory, party[i].handle, HWT_MS(n)), 0))
+OF2(check_count, k, n, COUNT(check(KEY(k)), n))
+OF3(raise_count, k, v, n, COUNT(raise_to(KEY(k), v), n))
+OF2(cancel_count, k, n, COUNT(cancel_key(KEY(k)), n))
+OF2(tries, i, n, COUNT(party[i].tries, n))
+OF2(runs, m, n, COUNT(fixture_step(&manual, HWT_MS(m)), n))
+OF3(stats, p, l, k, COUNT(stats_now().pending, p); COUNT(stats_now().links, l);
+    COUNT(stats_now().keys, k))
 
 #define ENDED(name, with)                                                    \
 	static void name(unsigned i)                                         \
@@ -298,37 +234,27 @@ ENDED(expired, HWT_EXPIRED)
 ENDED(shut_down, HWT_SHUT_DOWN)
 
 static void
-tries(unsigned i, unsigned calls)
+pending(unsigned i)
 {
-	count(party[i].tries, calls);
+	COUNT(party[i].dones, 0u);
 }
 
 static void
-stats(unsigned operations, unsigned links, unsigned keys)
+holds(unsigned i)
 {
-	struct hwt_purgatory_stats now = yard_stats(place);
-
-	count(now.pending, operations);
-	count(now.links, links);
-	count(now.keys, keys);
+	party[i].holds = 1;
 }
 
 static void
-timeouts(unsigned are)
+timeouts(unsigned n)
 {
-	count(hwt_pending_timeouts(place->fixture.timer), are);
+	COUNT(hwt_pending_timeouts(manual.timer), n);
 }
 
 static void
 pass(unsigned ms)
 {
-	(void)fixture_step(&place->fixture, HWT_MS(ms));
-}
-
-static void
-runs(unsigned ms, unsigned tasks)
-{
-	count(fixture_step(&place->fixture, HWT_MS(ms)), tasks);
+	(void)fixture_step(&manual, HWT_MS(ms));
 }
 
 void
@@ -346,6 +272,8 @@ play(const char *script)
 	    {"cancel-key", .two = cancel_count},
 	    {"complete", .of = complete},
 	    {"cancel", .of = cancel},
+	    {"over", .of = over},
+	    {"move-ms", .two = move_ms},
 	    {"pending", .of = pending},
 	    {"completed", .of = completed},
 	    {"cancelled", .of = cancelled},

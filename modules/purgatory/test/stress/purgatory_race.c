@@ -9,10 +9,6 @@
  *   mixed     keys that many share, predicates that check and watch
  *   handoff   a state that is set, then checked: no waiter may miss it, and
  *             there is no deadline that would help
- *   values    as handoff, with at_least
- *   deadlines each thread moves those of its own operations, while all end any:
- *             none expires before the one that it was moved to last, and in the
- *             end, when all are due, all have ended
  *   shutdown  the purgatory ends and is destroyed while all others call it,
  *             up to the last call
  */
@@ -25,8 +21,6 @@ enum {
 	OPERATIONS = 60000,
 	KEYS = 17,
 	ROUNDS = 2000,
-	MOVES = 20000,
-	MOVED = 16, /* a thread */
 	SHUTDOWNS = 300
 };
 
@@ -85,10 +79,14 @@ waiter_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 	(void)operation;
 	waiter_enter(waiter);
 	atomic_fetch_add(&waiter->dones, 1);
-	if (outcome == HWT_EXPIRED)
+	if (outcome == HWT_EXPIRED) {
 		atomic_fetch_add(&expired, 1);
-	if (outcome == HWT_EXPIRED)
 		stress_check(waiter->deadline, "expired without a deadline");
+		/* Its walk's predicates check as well: after done, and before
+		 * the purgatory can be destroyed. */
+		(void)hwt_purgatory_check(
+		    purgatory, key_of(waiter->number), NULL);
+	}
 	atomic_fetch_add(&ended, 1);
 	free(waiter);
 }
@@ -263,15 +261,6 @@ wanted_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
 	atomic_fetch_add(&((struct wanted *)arg)->dones, 1);
 }
 
-static bool values;
-
-static void
-raise_wanted(void)
-{
-	(void)hwt_purgatory_raise(
-	    purgatory, (struct hwt_key){2, 0}, atomic_load(&state), NULL);
-}
-
 static void
 wanted_watch(struct wanted *wanted, uint64_t *random)
 {
@@ -284,17 +273,9 @@ wanted_watch(struct wanted *wanted, uint64_t *random)
 	    .delay_ns = HWT_NEVER};
 	int rc;
 
-	if (values) {
-		spec.try_complete = NULL;
-		spec.at_least = wanted->round;
-		spec.key_count = 1;
-	}
 	stress_spin(random_below(random, 300));
 	rc = hwt_purgatory_watch(purgatory, NULL, &spec);
 	stress_check(rc >= 0, "watch: %d", rc);
-	/* What was raised before it was linked: see hwt_purgatory_watch. */
-	if (values)
-		raise_wanted();
 }
 
 static void *
@@ -317,10 +298,7 @@ handoff_thread(void *arg)
 		} else {
 			stress_spin(random_below(&random, 300));
 			atomic_store(&state, round);
-			if (values)
-				raise_wanted();
-			else
-				(void)hwt_purgatory_check(purgatory, key, NULL);
+			(void)hwt_purgatory_check(purgatory, key, NULL);
 		}
 		pthread_barrier_wait(&barrier);
 		stress_check(number == 1 || atomic_load(&wanted.dones) == 1,
@@ -330,10 +308,9 @@ handoff_thread(void *arg)
 }
 
 static void
-handoff(bool with_values)
+handoff(void)
 {
-	stress_phase(with_values ? "values" : "handoff", 0);
-	values = with_values;
+	stress_phase("handoff", 0);
 	atomic_store(&state, 0);
 	make();
 	pthread_barrier_init(&barrier, NULL, THREADS);
@@ -341,96 +318,6 @@ handoff(bool with_values)
 	pthread_barrier_destroy(&barrier);
 	(void)!hwt_purgatory_shutdown(purgatory);
 	stress_check(hwt_purgatory_destroy(purgatory) == 0, "destroy");
-}
-
-/* Deadlines. */
-static struct moved {
-	atomic_uint_fast64_t id; /* 0: it has ended */
-	/* No expiry is earlier. Its thread changes this before it moves the
-	 * deadline forward, and after it has moved it back. */
-	atomic_uint_fast64_t not_before_ns;
-} moved_by[THREADS][MOVED];
-
-static void
-moved_done(hwt_operation operation, void *arg, enum hwt_outcome outcome)
-{
-	struct moved *m = arg;
-
-	stress_check(outcome != HWT_EXPIRED ||
-		stress_now_ns() >= atomic_load(&m->not_before_ns),
-	    "an expiry is early");
-	atomic_fetch_add(&expired, outcome == HWT_EXPIRED);
-	atomic_fetch_add(&ended, 1);
-	stress_check(atomic_exchange(&m->id, 0) == operation.id, "done twice");
-}
-
-/* It cannot end before its handle is known. */
-static void
-moved_watch(struct moved *m, uint64_t delay_ns)
-{
-	struct hwt_key key = {4, (uint64_t)(m - moved_by[0]) % KEYS};
-	struct hwt_operation_spec spec = {.done = moved_done,
-	    .arg = m,
-	    .keys = &key,
-	    .key_count = 1,
-	    .delay_ns = delay_ns};
-	hwt_operation handle;
-
-	atomic_store(&m->not_before_ns, HWT_NEVER);
-	stress_check(
-	    hwt_purgatory_watch(purgatory, &handle, &spec) == 0, "watch");
-	atomic_fetch_add(&accepted, 1);
-	atomic_store(&m->id, handle.id);
-}
-
-static bool
-move(struct moved *m, uint64_t delay_ns)
-{
-	hwt_operation operation = {atomic_load(&m->id)};
-	uint64_t before_ns = atomic_load(&m->not_before_ns);
-	uint64_t next_ns =
-	    delay_ns == HWT_NEVER ? HWT_NEVER : stress_now_ns() + delay_ns;
-	int rc;
-
-	if (next_ns < before_ns)
-		atomic_store(&m->not_before_ns, next_ns);
-	rc = hwt_operation_reschedule(purgatory, operation, delay_ns);
-	stress_check(rc == 0 || rc == -ENOENT, "reschedule: %d", rc);
-	if (rc == 0)
-		atomic_store(&m->not_before_ns, next_ns);
-	return rc == 0;
-}
-
-static void *
-moves_thread(void *arg)
-{
-	uint64_t number = (uint64_t)(uintptr_t)arg;
-	uint64_t random = random_seed(number);
-	struct moved *own = moved_by[number - 1];
-	uint64_t i, delay_ns;
-
-	for (i = stress_scaled(MOVES); i-- > 0;) {
-		struct moved *m = &own[random_below(&random, MOVED)];
-		struct moved *any = &moved_by[random_below(&random, THREADS)]
-					     [random_below(&random, MOVED)];
-
-		delay_ns = random_below(&random, 3) == 0
-		    ? HWT_NEVER
-		    : HWT_US(random_below(&random, 1000));
-		if (atomic_load(&m->id) == 0)
-			moved_watch(
-			    m, delay_ns == HWT_NEVER ? HWT_NEVER : HWT_MIN(60));
-		(void)move(m, delay_ns);
-		if (random_below(&random, 4) == 0)
-			(void)hwt_operation_cancel(
-			    purgatory, (hwt_operation){atomic_load(&any->id)});
-	}
-	for (i = 0; i < MOVED; i++) {
-		(void)move(&own[i], HWT_US(random_below(&random, 1000)));
-		while (atomic_load(&own[i].id) != 0)
-			sched_yield();
-	}
-	return NULL;
 }
 
 /* Shutdown. */
@@ -480,12 +367,7 @@ main(int argc, char **argv)
 	run_threads(mixed_thread);
 	operations = atomic_load(&accepted);
 	unmake();
-	stress_phase("deadlines", 0);
-	make();
-	run_threads(moves_thread);
-	unmake();
-	handoff(false);
-	handoff(true);
+	handoff();
 	for (turn = 0; turn < stress_scaled(SHUTDOWNS); turn++)
 		shut_down(turn);
 	stress_check(hwt_pending_timeouts(timer) == 0, "pending timeouts");
