@@ -113,8 +113,8 @@ struct walk {
 };
 
 /* For a few instructions: one locked one, where a mutex has two. Whoever finds
- * it taken yields, and then sleeps, since who has it may have been preempted, or
- * be of a lower priority. The explorer knows who waits for a mutex. */
+ * it taken yields, and then sleeps, since the one that has it may have been
+ * preempted. The explorer knows who waits for a mutex. */
 #ifdef HWT_ATOMIC_MODEL
 #define lock_take(lock) (void)pthread_mutex_lock((pthread_mutex_t *)(lock))
 #define lock_release(lock) (void)pthread_mutex_unlock((pthread_mutex_t *)(lock))
