@@ -162,69 +162,52 @@ take_due(struct words *words)
 	    words->call->machine->time.now_ms + MACHINE_DELAY_MAX_MS);
 }
 
-static uint64_t
-take_visibility(struct words *words)
-{
-	return take_number(words, "the visibility, in ms,", 1, DAY_MS);
-}
-
-/* Options, by the sets that a command allows. */
-enum {
-	OF_ADD = 1,
-	OF_WHEN = 2,
-	OF_EACH = 4,
-	OF_REQUEST = 8,
-	OF_BLOCK = 16,
-	OF_FINISH = 32,
-	OF_DEAD = 64,
-	OF_QUEUE = 128,
-	OF_LEVEL = 256
-};
 #define FIELD(name) offsetof(struct words, name)
 
 static const struct option {
 	const char *word;
-	unsigned set;
+	char set; /* a command allows some sets of options */
 	/* Numbers that follow, which the field and the next one become. If
 	 * there are none, the field becomes least. */
 	unsigned numbers;
 	size_t field;
 	uint64_t least, most;
 } options[] = {
-    {"ATTEMPTS", OF_ADD, 1, FIELD(policy.attempts), 1, MACHINE_ATTEMPTS_MAX},
-    {"RETRY", OF_ADD, 2, FIELD(policy.retry_first_ms), 0, MACHINE_DELAY_MAX_MS},
-    {"EXPIRES", OF_ADD, 1, FIELD(policy.expires_ms), 1, MACHINE_DELAY_MAX_MS},
-    {"RESULT", OF_ADD, 1, FIELD(policy.result_ms), 0, MACHINE_DELAY_MAX_MS},
-    {"IN", OF_WHEN, 1, FIELD(in_ms), 0, MACHINE_DELAY_MAX_MS},
-    {"DUE", OF_WHEN, 1, FIELD(due_ms), 0, INT64_MAX},
-    {"EACH", OF_EACH, 0, FIELD(each), 1, 0},
-    {"REQUEST", OF_REQUEST, 1, FIELD(take.request), 1, INT64_MAX},
-    {"BLOCK", OF_BLOCK, 1, FIELD(block_ms), 0, DAY_MS},
-    {"RUNNING", OF_QUEUE, 1, FIELD(limits.running), 0, MACHINE_LIMIT_MAX},
-    {"RATE", OF_QUEUE, 1, FIELD(limits.rate), 0, MACHINE_LIMIT_MAX},
-    {"MAX", OF_QUEUE, 1, FIELD(limits.pending), 0, MACHINE_LIMIT_MAX},
-    {"DONE", OF_FINISH, 0, FIELD(order.verb), ORDER_DONE, 0},
-    {"FAIL", OF_FINISH, 0, FIELD(order.verb), ORDER_FAIL, 0},
-    {"RETRY", OF_FINISH, 0, FIELD(order.verb), ORDER_RETRY, 0},
-    {"REPLAY", OF_DEAD, 0, FIELD(order.verb), ORDER_REPLAY, 0},
-    {"DROP", OF_DEAD, 0, FIELD(order.verb), ORDER_DROP, 0},
-    {"LIST", OF_DEAD, 0, FIELD(state), STATE_DEAD, 0},
-    {"PAUSE", OF_QUEUE, 0, FIELD(paused), 1, 0},
-    {"RESUME", OF_QUEUE, 0, FIELD(paused), 0, 0},
-    {"fsync", OF_LEVEL, 0, FIELD(memory_level), 0, 0},
-    {"memory", OF_LEVEL, 0, FIELD(memory_level), 1, 0},
+    {"ATTEMPTS", 'a', 1, FIELD(policy.attempts), 1, MACHINE_ATTEMPTS_MAX},
+    {"RETRY", 'a', 2, FIELD(policy.retry_first_ms), 0, MACHINE_DELAY_MAX_MS},
+    {"EXPIRES", 'a', 1, FIELD(policy.expires_ms), 1, MACHINE_DELAY_MAX_MS},
+    {"RESULT", 'a', 1, FIELD(policy.result_ms), 0, MACHINE_DELAY_MAX_MS},
+    {"IN", 'w', 1, FIELD(in_ms), 0, MACHINE_DELAY_MAX_MS},
+    {"DUE", 'w', 1, FIELD(due_ms), 0, INT64_MAX},
+    {"EACH", 'e', 0, FIELD(each), 1, 0},
+    {"REQUEST", 'r', 1, FIELD(take.request), 1, INT64_MAX},
+    {"BLOCK", 'b', 1, FIELD(block_ms), 0, DAY_MS},
+    {"RUNNING", 'q', 1, FIELD(limits.running), 0, MACHINE_LIMIT_MAX},
+    {"RATE", 'q', 1, FIELD(limits.rate), 0, MACHINE_LIMIT_MAX},
+    {"MAX", 'q', 1, FIELD(limits.pending), 0, MACHINE_LIMIT_MAX},
+    {"DONE", 'f', 0, FIELD(order.verb), ORDER_DONE, 0},
+    {"FAIL", 'f', 0, FIELD(order.verb), ORDER_FAIL, 0},
+    {"RETRY", 'f', 0, FIELD(order.verb), ORDER_RETRY, 0},
+    {"REPLAY", 'd', 0, FIELD(order.verb), ORDER_REPLAY, 0},
+    {"DROP", 'd', 0, FIELD(order.verb), ORDER_DROP, 0},
+    {"LIST", 'd', 0, FIELD(state), STATE_DEAD, 0},
+    {"PAUSE", 'q', 0, FIELD(paused), 1, 0},
+    {"RESUME", 'q', 0, FIELD(paused), 0, 0},
+    {"fsync", 'l', 0, FIELD(memory_level), 0, 0},
+    {"memory", 'l', 0, FIELD(memory_level), 1, 0},
 };
 #define OPTIONS (sizeof(options) / sizeof(*options))
 
 /* Takes the next word if it is an option of these sets. */
 static bool
-take_option(struct words *words, unsigned sets)
+take_option(struct words *words, const char *sets)
 {
 	const struct option *option = options;
 	uint64_t *field;
 
 	while (option < options + OPTIONS &&
-	    ((option->set & sets) == 0 || !take_word(words, option->word)))
+	    (strchr(sets, option->set) == NULL ||
+		!take_word(words, option->word)))
 		option++;
 	if (option == options + OPTIONS)
 		return false;
@@ -281,7 +264,7 @@ run_add(struct call *call, struct words *words)
 	size_t count, i;
 	uint64_t due_ms;
 
-	while (take_option(words, OF_ADD | OF_WHEN | OF_EACH))
+	while (take_option(words, "awe"))
 		;
 	if (!take_word(words, "TASKS"))
 		fail(words, "ARG a word that ADD does not know, or no TASKS");
@@ -307,13 +290,14 @@ run_add(struct call *call, struct words *words)
 }
 
 static void
-parse_take(struct words *words, unsigned sets)
+parse_take(struct words *words, const char *sets)
 {
 	words->take.worker =
 	    take_bytes(words, "a worker's name", 1, MACHINE_WORKER_MAX);
 	words->take.limit =
 	    take_number(words, "the limit", 1, MACHINE_TASKS_MAX);
-	words->take.visibility_ms = take_visibility(words);
+	words->take.visibility_ms =
+	    take_number(words, "the visibility", 1, DAY_MS);
 	while (take_option(words, sets))
 		;
 }
@@ -340,7 +324,7 @@ run_take(struct call *call, struct words *words)
 	size_t count;
 	bool blocks;
 
-	parse_take(words, OF_REQUEST | OF_BLOCK);
+	parse_take(words, "rb");
 	if (!words_end(words))
 		return;
 	error = machine_take(call->machine, &words->take, taken, &count);
@@ -431,7 +415,7 @@ run_finish(struct call *call, struct words *words)
 	size_t count = 0;
 	bool takes;
 
-	if (!take_option(words, OF_FINISH))
+	if (!take_option(words, "f"))
 		fail(words, "ARG one of DONE, RETRY and FAIL");
 	if (order->verb == ORDER_FAIL)
 		order->reason =
@@ -443,7 +427,7 @@ run_finish(struct call *call, struct words *words)
 	parse_attempts(words);
 	takes = take_word(words, "TAKE");
 	if (takes)
-		parse_take(words, OF_REQUEST);
+		parse_take(words, "r");
 	if (!words_end(words))
 		return;
 	order_all(call, words, takes);
@@ -459,7 +443,7 @@ static void
 run_extend(struct call *call, struct words *words)
 {
 
-	words->order.ms = take_visibility(words);
+	words->order.ms = take_number(words, "the visibility", 1, DAY_MS);
 	parse_attempts(words);
 	if (words_end(words))
 		order_all(call, words, 0);
@@ -469,7 +453,7 @@ static void
 run_reschedule(struct call *call, struct words *words)
 {
 
-	(void)take_option(words, OF_WHEN);
+	(void)take_option(words, "w");
 	words->order.ms = due_of(words);
 	run_ids(call, words);
 }
@@ -617,7 +601,7 @@ static void
 run_dead(struct call *call, struct words *words)
 {
 
-	if (!take_option(words, OF_DEAD))
+	if (!take_option(words, "d"))
 		fail(words, "ARG one of LIST, REPLAY and DROP");
 	if (words->state == STATE_DEAD)
 		answer_list(call, words);
@@ -629,8 +613,8 @@ static void
 run_queue(struct call *call, struct words *words)
 {
 
-	while (take_option(words, OF_QUEUE) ||
-	    (take_word(words, "LEVEL") && take_option(words, OF_LEVEL)))
+	while (take_option(words, "q") ||
+	    (take_word(words, "LEVEL") && take_option(words, "l")))
 		;
 	if (words->at > words->call->argv &&
 	    argument_is(words->at - 1, "LEVEL"))

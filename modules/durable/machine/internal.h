@@ -6,9 +6,6 @@
 #include "modules/durable/machine/machine.h"
 
 /* record.c: memory, and what a record belongs to. NULL or false: no memory. */
-void tables_begin(struct machine *machine, uint64_t seed);
-/* Frees all that they have. */
-void tables_end(struct machine *machine);
 struct record *record_create(struct machine *machine,
     const struct policy *policy, const struct machine_task *task);
 /* The record is in no place. Forgets an add that is undone. */

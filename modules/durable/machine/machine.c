@@ -9,26 +9,6 @@
 /* A token is an attempt that may begin; they are counted in thousandths. */
 #define TOKEN 1000
 
-struct machine *
-machine_create(uint64_t seed)
-{
-	struct machine *machine = memory.zeroed(1, sizeof(*machine));
-
-	if (machine == NULL)
-		return NULL;
-	tables_begin(machine, seed);
-	list_init(&machine->due);
-	list_init(&machine->dead);
-	return machine;
-}
-
-void
-machine_destroy(struct machine *machine)
-{
-	tables_end(machine);
-	memory.release(machine);
-}
-
 void
 machine_new_epoch(struct machine *machine)
 {
@@ -273,32 +253,6 @@ machine_add(struct machine *machine, const struct policy *policy,
 	return error;
 }
 
-/* How many attempts may begin now, at most so many. */
-static uint64_t
-attempts_allowed(const struct machine *machine, uint64_t most)
-{
-	const struct machine_limits *limits = &machine->limits;
-
-	if (limits->running != 0)
-		most = least(most,
-		    minus(limits->running, machine->count[STATE_RUNNING]));
-	if (limits->rate != 0)
-		most = least(
-		    most, tokens_at(machine, machine->time.steady_ms) / TOKEN);
-	return most;
-}
-
-static void
-expire(struct machine *machine, struct record *record)
-{
-	const struct argument reason = {"expired", strlen("expired")};
-
-	record_changed(machine, record);
-	record_unplace(machine, record);
-	machine->counters[COUNT_EXPIRED]++;
-	place_dead(machine, record, &reason);
-}
-
 /* False: no memory. */
 static bool
 begin(struct machine *machine, struct record *record,
@@ -322,30 +276,32 @@ begin(struct machine *machine, struct record *record,
 	return true;
 }
 
-/* Attempts of those that are due. Returns how many. */
-static size_t
-begin_some(struct machine *machine, const struct machine_take *take,
-    uint64_t most, struct record **taken, bool *no_memory)
+/* Dies if it has expired. */
+static bool
+expires(struct machine *machine, struct record *record)
 {
-	size_t count = 0, bytes = 0, work = ADVANCE_WORK;
-	struct record *record;
-	uint64_t expires_ms;
+	const struct argument reason = {"expired", strlen("expired")};
+	uint64_t expires_ms = record->policy->expires_ms;
 
-	while (count < most && work-- > 0 && bytes < TAKE_BYTES &&
-	    !list_is_empty(&machine->due)) {
-		record = container_of(machine->due.next, struct record, link);
-		expires_ms = record->policy->expires_ms;
-		if (expires_ms != 0 &&
-		    machine->time.now_ms > record->due_ms + expires_ms) {
-			expire(machine, record);
-			continue;
-		}
-		*no_memory = !begin(machine, record, take);
-		if (*no_memory)
-			break;
-		bytes += record->payload_length;
-		taken[count++] = record;
-	}
+	if (expires_ms == 0 ||
+	    machine->time.now_ms <= record->due_ms + expires_ms)
+		return false;
+	record_changed(machine, record);
+	record_unplace(machine, record);
+	machine->counters[COUNT_EXPIRED]++;
+	place_dead(machine, record, &reason);
+	return true;
+}
+
+/* The answer of a take that is repeated. */
+static size_t
+take_again(const struct take *take, uint64_t limit, struct record **taken)
+{
+	const struct link *link = take->leases.next;
+	size_t count = 0;
+
+	for (; link != &take->leases && count < limit; link = link->next)
+		taken[count++] = container_of(link, struct lease, link)->record;
 	return count;
 }
 
@@ -355,29 +311,39 @@ machine_take(struct machine *machine, const struct machine_take *take,
 {
 	const struct take *before =
 	    take_find(machine, &take->worker, take->request);
-	uint64_t steady_ms = machine->time.steady_ms;
-	bool no_memory = false;
-	const struct link *link;
+	const struct machine_limits *limits = &machine->limits;
+	uint64_t tokens = tokens_at(machine, machine->time.steady_ms);
+	uint64_t most = take->limit;
+	size_t bytes = 0, work = ADVANCE_WORK;
+	struct record *record;
 
 	*count = 0;
 	if (take->request != 0 && before != NULL) {
-		link = before->leases.next;
-		for (; link != &before->leases && *count < take->limit;
-		     link = link->next)
-			taken[(*count)++] =
-			    container_of(link, struct lease, link)->record;
+		*count = take_again(before, take->limit, taken);
 		return MACHINE_OK;
 	}
 	if (machine->paused)
 		return MACHINE_PAUSED;
-	*count = begin_some(machine, take,
-	    attempts_allowed(machine, take->limit), taken, &no_memory);
-	if (machine->limits.rate != 0 && *count > 0) {
-		machine->tokens =
-		    tokens_at(machine, steady_ms) - *count * TOKEN;
-		machine->tokens_ms = steady_ms;
+	if (limits->running != 0)
+		most = least(most,
+		    minus(limits->running, machine->count[STATE_RUNNING]));
+	if (limits->rate != 0)
+		most = least(most, tokens / TOKEN);
+	while (*count < most && work-- > 0 && bytes < TAKE_BYTES &&
+	    !list_is_empty(&machine->due)) {
+		record = container_of(machine->due.next, struct record, link);
+		if (expires(machine, record))
+			continue;
+		if (!begin(machine, record, take))
+			break;
+		bytes += record->payload_length;
+		taken[(*count)++] = record;
 	}
-	return *count == 0 && no_memory ? MACHINE_NO_MEMORY : MACHINE_OK;
+	if (limits->rate != 0 && *count > 0) {
+		machine->tokens = tokens - *count * TOKEN;
+		machine->tokens_ms = machine->time.steady_ms;
+	}
+	return MACHINE_OK;
 }
 
 #define IN(state) (1U << (state))
@@ -394,42 +360,6 @@ static const uint8_t order_states[] = {
     [ORDER_REPLAY] = IN(STATE_DEAD),
     [ORDER_DROP] = IN(STATE_DEAD),
 };
-
-/* The record is in no place, and has no lease; only if the attempt is
- * extended it has its lease. */
-static void
-obey(struct machine *machine, struct record *record,
-    const struct machine_order *order)
-{
-	switch (order->verb) {
-	case ORDER_DONE:
-		place_ended(machine, record, STATE_DONE);
-		break;
-	case ORDER_FAIL:
-		place_dead(machine, record, &order->reason);
-		break;
-	case ORDER_RETRY:
-		place_again(machine, record, order->ms, "no attempt left");
-		break;
-	case ORDER_EXTEND:
-		record->time_ms = machine->time.steady_ms + order->ms;
-		record_place(machine, record, STATE_RUNNING);
-		break;
-	case ORDER_CANCEL:
-		place_ended(machine, record, STATE_CANCELLED);
-		break;
-	case ORDER_RESCHEDULE:
-		place_anew(machine, record, order->ms);
-		break;
-	case ORDER_REPLAY:
-		place_anew(machine, record, machine->time.now_ms);
-		break;
-	case ORDER_DROP:
-		machine->counters[COUNT_DROPPED]++;
-		record_destroy(machine, record);
-		break;
-	}
-}
 
 bool
 machine_order(struct machine *machine, const struct machine_order *order,
@@ -448,7 +378,25 @@ machine_order(struct machine *machine, const struct machine_order *order,
 	record_unplace(machine, record);
 	if (record->state == STATE_RUNNING && order->verb != ORDER_EXTEND)
 		record_release(machine, record);
-	obey(machine, record, order);
+	if (order->verb == ORDER_DONE) {
+		place_ended(machine, record, STATE_DONE);
+	} else if (order->verb == ORDER_FAIL) {
+		place_dead(machine, record, &order->reason);
+	} else if (order->verb == ORDER_RETRY) {
+		place_again(machine, record, order->ms, "no attempt left");
+	} else if (order->verb == ORDER_EXTEND) {
+		record->time_ms = machine->time.steady_ms + order->ms;
+		record_place(machine, record, STATE_RUNNING);
+	} else if (order->verb == ORDER_CANCEL) {
+		place_ended(machine, record, STATE_CANCELLED);
+	} else if (order->verb == ORDER_RESCHEDULE) {
+		place_anew(machine, record, order->ms);
+	} else if (order->verb == ORDER_REPLAY) {
+		place_anew(machine, record, machine->time.now_ms);
+	} else {
+		machine->counters[COUNT_DROPPED]++;
+		record_destroy(machine, record);
+	}
 	return true;
 }
 

@@ -41,7 +41,6 @@
 #ifndef HWT_DURABLE_MACHINE_H
 #define HWT_DURABLE_MACHINE_H
 
-#include "modules/durable/machine/list.h"
 #include "modules/durable/machine/table.h"
 
 #define MACHINE_ID_MAX 64

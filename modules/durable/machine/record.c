@@ -60,16 +60,22 @@ policy_key(const struct node *node, size_t *length)
 	return &((const struct policy *)(const void *)node)->attempts;
 }
 
-void
-tables_begin(struct machine *machine, uint64_t seed)
+struct machine *
+machine_create(uint64_t seed)
 {
 	const struct table times = {.key = record_time, .numbers = true};
+	struct machine *machine = memory.zeroed(1, sizeof(*machine));
 
+	if (machine == NULL)
+		return NULL;
 	machine->records = (struct table){.key = record_key, .seed = seed};
 	machine->takes = (struct table){.key = take_key, .seed = seed};
 	machine->policies = (struct table){.key = policy_key, .seed = seed};
 	machine->wheel.groups = machine->leases.groups = times;
 	machine->leases.groups.key = lease_time;
+	list_init(&machine->due);
+	list_init(&machine->dead);
+	return machine;
 }
 
 static void *
@@ -203,23 +209,6 @@ take_find(const struct machine *machine, const struct argument *worker,
 	    &machine->takes, key, sizeof(request) + worker->length);
 }
 
-static struct take *
-take_create(
-    struct machine *machine, const struct argument *worker, uint64_t request)
-{
-	struct take *take =
-	    block_create(machine, sizeof(*take) + worker->length);
-
-	if (take == NULL)
-		return NULL;
-	list_init(&take->leases);
-	take->length = worker->length;
-	take->request = request;
-	memcpy(take->name, worker->bytes, worker->length);
-	table_insert(&machine->takes, &take->node);
-	return take;
-}
-
 bool
 record_lease(struct machine *machine, struct record *record,
     const struct argument *worker, uint64_t request, uint64_t due_ms)
@@ -230,11 +219,17 @@ record_lease(struct machine *machine, struct record *record,
 
 	if (lease == NULL)
 		return false;
-	if (take == NULL)
-		take = take_create(machine, worker, request);
 	if (take == NULL) {
-		block_destroy(machine, lease);
-		return false;
+		take = block_create(machine, sizeof(*take) + worker->length);
+		if (take == NULL) {
+			block_destroy(machine, lease);
+			return false;
+		}
+		list_init(&take->leases);
+		take->length = worker->length;
+		take->request = request;
+		memcpy(take->name, worker->bytes, worker->length);
+		table_insert(&machine->takes, &take->node);
 	}
 	/* In a machine that is loaded, they come by their times. */
 	before = &take->leases;
@@ -279,7 +274,7 @@ node_free(struct node *node)
 }
 
 void
-tables_end(struct machine *machine)
+machine_destroy(struct machine *machine)
 {
 	machine_settle(machine);
 	table_clear(&machine->wheel.groups, NULL);
@@ -287,6 +282,7 @@ tables_end(struct machine *machine)
 	table_clear(&machine->records, record_free);
 	table_clear(&machine->takes, node_free);
 	table_clear(&machine->policies, node_free);
+	memory.release(machine);
 }
 
 size_t

@@ -87,19 +87,6 @@ wheel_remove(struct wheel *wheel, struct record *record)
 	list_remove(&record->link);
 }
 
-static uint64_t
-slot_earliest(const struct wheel *wheel, const struct bucket *slot)
-{
-	uint64_t earliest_ms = TIME_NEVER;
-	const struct node *node;
-
-	for (node = slot->first; node != NULL; node = node->chain) {
-		if (time_of(wheel, node) < earliest_ms)
-			earliest_ms = time_of(wheel, node);
-	}
-	return earliest_ms;
-}
-
 /* The next tick from from_ms on that has a group: the first in this revolution,
  * or else the earliest of all. A slot is only walked if its time may be now. */
 static uint64_t
@@ -107,16 +94,20 @@ wheel_search(const struct wheel *wheel, uint64_t from_ms)
 {
 	uint64_t slots = 2 * (TABLE_FIRST + wheel->groups.grown);
 	uint64_t best_ms = TIME_NEVER;
+	const struct node *node;
 	uint64_t tick;
 
 	for (tick = from_ms; tick - from_ms < slots && tick < best_ms; tick++) {
 		struct bucket *slot = table_bucket(&wheel->groups, tick);
 
-		if (slot->first == NULL)
-			continue;
-		if (slot->least <= tick)
-			slot->least = slot_earliest(wheel, slot);
-		if (slot->least < best_ms)
+		if (slot->least <= tick) {
+			slot->least = TIME_NEVER;
+			for (node = slot->first; node; node = node->chain) {
+				if (time_of(wheel, node) < slot->least)
+					slot->least = time_of(wheel, node);
+			}
+		}
+		if (slot->first != NULL && slot->least < best_ms)
 			best_ms = slot->least;
 	}
 	return best_ms;

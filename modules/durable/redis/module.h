@@ -3,7 +3,7 @@
 #ifndef HWT_DURABLE_REDIS_MODULE_H
 #define HWT_DURABLE_REDIS_MODULE_H
 
-#include "modules/durable/machine/clock.h"
+#include "modules/durable/clock.h"
 #include "modules/durable/machine/command.h"
 #include "modules/durable/redis/api.h"
 

@@ -9,7 +9,7 @@
 #ifndef HWT_DURABLE_QUEUES_H
 #define HWT_DURABLE_QUEUES_H
 
-#include "modules/durable/machine/clock.h"
+#include "modules/durable/clock.h"
 #include "modules/durable/machine/command.h"
 #include "modules/durable/server/store.h"
 

@@ -11,7 +11,7 @@
  *   saves and loads, which take the machine's place;
  *   damaged saves, which must be refused or lead to a whole machine.
  *
- *   machine_model [--seeds N] [--first SEED] [--steps N]
+ *   machine_model [SEEDS [FIRST [STEPS]]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 
 #define TASKS 400
 #define IDS 120
-#define WORDS 96
+#define WORDS (IDS + 1)
 #define ANSWER_MAX 65536
 #define ROWS 100000
 
@@ -221,30 +221,34 @@ model_again(struct task *task, uint64_t delay_ms, const char *reason)
 	model_wait(task, model.time.now_ms + delay_ms);
 }
 
-/* Whether the wheel, or the leases, have it. */
+enum place {
+	WHEEL,
+	LEASES,
+	FIFO
+};
+
 static bool
-model_in(const struct task *task, bool leases)
+model_in(const struct task *task, enum place place)
 {
-	if (leases)
-		return task->state == STATE_RUNNING;
-	return task->state == STATE_WAITING || task->state == STATE_DONE ||
-	    task->state == STATE_CANCELLED;
+	static const enum place places[STATES] = {
+	    -1, WHEEL, FIFO, LEASES, WHEEL, -1, WHEEL};
+
+	return places[task->state] == place;
 }
 
+/* The one that leaves the place next, if its time has come. */
 static struct task *
-model_first(bool leases, uint64_t until_ms)
+model_first(enum place place, uint64_t until_ms)
 {
-	struct task *first = NULL;
-	size_t i;
+	struct task *task, *first = NULL;
 
-	for (i = 0; i < TASKS; i++) {
-		struct task *task = &model.task[i];
-
-		if (!model_in(task, leases) || task->time_ms > until_ms)
+	for (task = model.task; task < model.task + TASKS; task++) {
+		if (!model_in(task, place) || task->time_ms > until_ms)
 			continue;
-		if (first == NULL || task->time_ms < first->time_ms ||
-		    (task->time_ms == first->time_ms &&
-			task->order < first->order))
+		if (first == NULL ||
+		    (place != FIFO && task->time_ms != first->time_ms
+			    ? task->time_ms < first->time_ms
+			    : task->order < first->order))
 			first = task;
 	}
 	return first;
@@ -266,16 +270,16 @@ model_time_came(struct task *task)
 
 /* Times at which there is something. */
 static uint64_t
-model_groups(bool leases)
+model_groups(enum place place)
 {
 	uint64_t count = 0;
 	size_t i, j;
 
 	for (i = 0; i < TASKS; i++) {
-		if (!model_in(&model.task[i], leases))
+		if (!model_in(&model.task[i], place))
 			continue;
 		for (j = 0; j < i; j++) {
-			if (model_in(&model.task[j], leases) &&
+			if (model_in(&model.task[j], place) &&
 			    model.task[j].time_ms == model.task[i].time_ms)
 				break;
 		}
@@ -286,15 +290,15 @@ model_groups(bool leases)
 
 /* As wheel_turn counts work. */
 static uint64_t
-model_turn(bool leases, uint64_t until_ms, uint64_t work)
+model_turn(enum place place, uint64_t until_ms, uint64_t work)
 {
 	uint64_t before = TIME_NEVER;
 	uint64_t tick, slots;
 	struct task *task;
 
-	while (work > 0 && (task = model_first(leases, until_ms)) != NULL) {
+	while (work > 0 && (task = model_first(place, until_ms)) != NULL) {
 		tick = task->time_ms;
-		slots = model_groups(leases);
+		slots = model_groups(place);
 		if (before == TIME_NEVER)
 			slots = 0;
 		else if (tick - before < slots)
@@ -303,7 +307,7 @@ model_turn(bool leases, uint64_t until_ms, uint64_t work)
 		work -= slots < work ? slots : work - 1;
 		for (; work > 0 && task != NULL; work--) {
 			model_time_came(task);
-			task = model_first(leases, tick);
+			task = model_first(place, tick);
 		}
 		before = tick;
 	}
@@ -319,8 +323,8 @@ model_advance(struct machine_time time)
 		model.time.now_ms = time.now_ms;
 	if (time.steady_ms > model.time.steady_ms)
 		model.time.steady_ms = time.steady_ms;
-	work = model_turn(true, model.time.steady_ms, ADVANCE_WORK);
-	(void)model_turn(false, model.time.now_ms, work);
+	work = model_turn(LEASES, model.time.steady_ms, ADVANCE_WORK);
+	(void)model_turn(WHEEL, model.time.now_ms, work);
 }
 
 /*
@@ -376,15 +380,23 @@ model_due_in(uint64_t delay_ms)
 	return model.time.now_ms + delay_ms + (delay_ms > 0);
 }
 
+/* Gives an option, or not. */
+static void
+option(struct words *words, unsigned in, const char *name, uint64_t *field,
+    uint64_t value)
+{
+	if (!one_in(in))
+		return;
+	*field = value;
+	word(words, name);
+	word_number(words, value);
+}
+
 static void
 add_options(struct words *words, struct policy *policy)
 {
 	*policy = machine_policy;
-	if (one_in(2)) {
-		policy->attempts = 1 + (uint32_t)random_below(4);
-		word(words, "attempts");
-		word_number(words, policy->attempts);
-	}
+	option(words, 2, "attempts", &policy->attempts, 1 + random_below(4));
 	if (one_in(2)) {
 		policy->retry_first_ms = random_delay();
 		policy->retry_most_ms = policy->retry_first_ms + random_delay();
@@ -392,16 +404,8 @@ add_options(struct words *words, struct policy *policy)
 		word_number(words, policy->retry_first_ms);
 		word_number(words, policy->retry_most_ms);
 	}
-	if (one_in(3)) {
-		policy->expires_ms = 1 + random_delay();
-		word(words, "Expires");
-		word_number(words, policy->expires_ms);
-	}
-	if (one_in(2)) {
-		policy->result_ms = random_delay();
-		word(words, "RESULT");
-		word_number(words, policy->result_ms);
-	}
+	option(words, 3, "Expires", &policy->expires_ms, 1 + random_delay());
+	option(words, 2, "RESULT", &policy->result_ms, random_delay());
 }
 
 /* Returns the state that is answered. */
@@ -513,109 +517,6 @@ model_answer_task(const struct task *task, const struct reply *expected)
 	expected->bytes(expected->ctx, task->payload, strlen(task->payload));
 }
 
-static struct task *
-model_first_due(void)
-{
-	struct task *first = NULL;
-	size_t i;
-
-	for (i = 0; i < TASKS; i++) {
-		struct task *task = &model.task[i];
-
-		if (task->state == STATE_DUE &&
-		    (first == NULL || task->order < first->order))
-			first = task;
-	}
-	return first;
-}
-
-/* The repetition of a take: what is left of the first, oldest fence first. */
-static size_t
-model_take_again(
-    const char *worker, uint64_t request, size_t limit, struct task **taken)
-{
-	uint64_t after = 0;
-	size_t count = 0;
-
-	while (request != 0 && count < limit) {
-		struct task *first = NULL;
-		size_t i;
-
-		for (i = 0; i < TASKS; i++) {
-			struct task *task = &model.task[i];
-
-			if (task->state == STATE_RUNNING &&
-			    task->request == request && task->fence > after &&
-			    strcmp(task->worker, worker) == 0 &&
-			    (first == NULL || task->fence < first->fence))
-				first = task;
-		}
-		if (first == NULL)
-			break;
-		after = first->fence;
-		taken[count++] = first;
-	}
-	return count;
-}
-
-static void
-model_begin(struct task *task, const char *worker, uint64_t request,
-    uint64_t visibility_ms)
-{
-	task->lease_due_ms = task->time_ms;
-	model_place(task, STATE_RUNNING, model.time.steady_ms + visibility_ms);
-	task->fence = ++model.fence;
-	task->attempt++;
-	task->request = request;
-	(void)snprintf(task->worker, sizeof(task->worker), "%s", worker);
-	model.counters[COUNT_BEGUN]++;
-}
-
-/* False: paused. */
-static bool
-model_take(const char *worker, uint64_t limit, uint64_t visibility_ms,
-    uint64_t request, const struct reply *expected)
-{
-	struct task *taken[16];
-	size_t count = model_take_again(worker, request, limit, taken);
-	size_t i, begun = 0, bytes = 0, work = ADVANCE_WORK;
-	struct task *task;
-
-	if (count == 0 && model.paused)
-		return false;
-	while (count == begun && begun < limit && work-- > 0 &&
-	    bytes < TAKE_BYTES && (task = model_first_due()) != NULL) {
-		if (model.limits.running != 0 &&
-		    model_count(STATE_RUNNING) >= model.limits.running)
-			break;
-		if (model.limits.rate != 0 &&
-		    model_tokens() < 1000 * (begun + 1))
-			break;
-		if (task->policy.expires_ms != 0 &&
-		    model.time.now_ms >
-			task->due_ms + task->policy.expires_ms) {
-			model.counters[COUNT_EXPIRED]++;
-			model_die(task, "expired");
-			continue;
-		}
-		model_begin(task, worker, request, visibility_ms);
-		bytes += strlen(task->payload);
-		taken[count++] = task;
-		begun++;
-	}
-	if (model.limits.rate != 0 && begun > 0) {
-		model.tokens = model_tokens() - 1000 * begun;
-		model.tokens_ms = model.time.steady_ms;
-	}
-	if (count == 0)
-		expected->null(expected->ctx);
-	else
-		expected->array(expected->ctx, count);
-	for (i = 0; i < count; i++)
-		model_answer_task(taken[i], expected);
-	return true;
-}
-
 struct take_choice {
 	const char *worker;
 	uint64_t limit, visibility_ms, request;
@@ -642,13 +543,99 @@ choose_take(struct words *words)
 	return take;
 }
 
+/* The repetition of a take: what is left of the first, oldest fence first. */
+static size_t
+model_take_again(const struct take_choice *take, struct task **taken)
+{
+	uint64_t after = 0;
+	size_t count = 0;
+
+	while (take->request != 0 && count < take->limit) {
+		struct task *first = NULL;
+		size_t i;
+
+		for (i = 0; i < TASKS; i++) {
+			struct task *task = &model.task[i];
+
+			if (task->state == STATE_RUNNING &&
+			    task->request == take->request &&
+			    task->fence > after &&
+			    strcmp(task->worker, take->worker) == 0 &&
+			    (first == NULL || task->fence < first->fence))
+				first = task;
+		}
+		if (first == NULL)
+			break;
+		after = first->fence;
+		taken[count++] = first;
+	}
+	return count;
+}
+
+static void
+model_begin(struct task *task, const struct take_choice *take)
+{
+	task->lease_due_ms = task->time_ms;
+	model_place(
+	    task, STATE_RUNNING, model.time.steady_ms + take->visibility_ms);
+	task->fence = ++model.fence;
+	task->attempt++;
+	task->request = take->request;
+	(void)snprintf(task->worker, sizeof(task->worker), "%s", take->worker);
+	model.counters[COUNT_BEGUN]++;
+}
+
+/* False: paused. */
+static bool
+model_take(const struct take_choice *take, const struct reply *expected)
+{
+	struct task *taken[16];
+	size_t count = model_take_again(take, taken);
+	size_t i, begun = 0, bytes = 0, work = ADVANCE_WORK;
+	struct task *task;
+
+	if (count == 0 && model.paused)
+		return false;
+	while (count == begun && begun < take->limit && work-- > 0 &&
+	    bytes < TAKE_BYTES &&
+	    (task = model_first(FIFO, UINT64_MAX)) != NULL) {
+		if (model.limits.running != 0 &&
+		    model_count(STATE_RUNNING) >= model.limits.running)
+			break;
+		if (model.limits.rate != 0 &&
+		    model_tokens() < 1000 * (begun + 1))
+			break;
+		if (task->policy.expires_ms != 0 &&
+		    model.time.now_ms >
+			task->due_ms + task->policy.expires_ms) {
+			model.counters[COUNT_EXPIRED]++;
+			model_die(task, "expired");
+			continue;
+		}
+		model_begin(task, take);
+		bytes += strlen(task->payload);
+		taken[count++] = task;
+		begun++;
+	}
+	if (model.limits.rate != 0 && begun > 0) {
+		model.tokens = model_tokens() - 1000 * begun;
+		model.tokens_ms = model.time.steady_ms;
+	}
+	if (count == 0)
+		expected->null(expected->ctx);
+	else
+		expected->array(expected->ctx, count);
+	for (i = 0; i < count; i++)
+		model_answer_task(taken[i], expected);
+	return true;
+}
+
 static void
 op_take(struct words *words, const struct reply *expected)
 {
 	struct take_choice take = choose_take(words);
 
-	if (!model_take(take.worker, take.limit, take.visibility_ms,
-		take.request, expected))
+	if (!model_take(&take, expected))
 		expected->error(expected->ctx, "PAUSED");
 }
 
@@ -685,152 +672,129 @@ model_end(struct task *task, enum machine_state state)
 	model_place(task, state, model.time.now_ms + task->policy.result_ms);
 }
 
+/* What an order does to a task. */
+static void
+model_obey(struct task *task, enum machine_verb verb, uint64_t ms)
+{
+	if (verb == ORDER_DONE || verb == ORDER_CANCEL) {
+		model.counters[verb == ORDER_DONE ? COUNT_DONE
+						  : COUNT_CANCELLED]++;
+		model_end(
+		    task, verb == ORDER_DONE ? STATE_DONE : STATE_CANCELLED);
+	} else if (verb == ORDER_FAIL) {
+		model_die(task, "it broke");
+	} else if (verb == ORDER_RETRY) {
+		model_again(task,
+		    ms == RETRY_BY_POLICY ? model_back_off(task) : ms,
+		    "no attempt left");
+	} else if (verb == ORDER_EXTEND) {
+		model_place(task, STATE_RUNNING, model.time.steady_ms + ms);
+	} else if (verb == ORDER_DROP) {
+		task->state = STATE_NONE;
+		model.counters[COUNT_DROPPED]++;
+	} else {
+		task->attempt = 0;
+		task->due_ms = ms;
+		task->reason[0] = '\0';
+		model_wait(task, ms);
+	}
+}
+
+/* An order to some tasks, and more elements in the answer. */
+static void
+give_orders(struct words *words, const struct reply *expected,
+    enum machine_verb verb, uint64_t ms, size_t more)
+{
+	size_t i, count = 1 + random_below(4);
+
+	expected->array(expected->ctx, count + more);
+	for (i = 0; i < count; i++) {
+		const char *id = random_id();
+		struct task *task = model_find(id);
+		enum machine_state state =
+		    task != NULL ? task->state : STATE_NONE;
+		bool obeys = state != STATE_NONE && state <= STATE_RUNNING;
+
+		if (verb <= ORDER_EXTEND) {
+			task = choose_attempt(words);
+			obeys = task != NULL;
+		} else {
+			word(words, id);
+			if (verb >= ORDER_REPLAY)
+				obeys = state == STATE_DEAD;
+		}
+		if (obeys)
+			model_obey(task, verb, ms);
+		expected->number(expected->ctx,
+		    obeys ||
+			(verb == ORDER_CANCEL && state == STATE_CANCELLED));
+	}
+}
+
 static void
 op_finish(struct words *words, const struct reply *expected)
 {
-	enum machine_verb outcome =
+	static const char *const outcomes[] = {[ORDER_DONE] = "DONE",
+	    [ORDER_FAIL] = "Fail",
+	    [ORDER_RETRY] = "RETRY"};
+	enum machine_verb verb =
 	    (enum machine_verb)random_below(ORDER_RETRY + 1);
-	size_t i, count = 1 + random_below(4);
+	uint64_t ms = one_in(2) ? RETRY_BY_POLICY : random_delay();
 	bool takes = one_in(2);
-	uint64_t retry_ms = random_delay();
-	bool by_policy = one_in(2);
-	struct task *task;
+	struct take_choice take;
 
-	if (outcome == ORDER_DONE) {
-		word(words, "DONE");
-	} else if (outcome == ORDER_FAIL) {
-		word(words, "FAIL");
+	word(words, outcomes[verb]);
+	if (verb == ORDER_FAIL)
 		word(words, "it broke");
-	} else {
-		word(words, "RETRY");
-		if (by_policy)
-			word(words, "-1");
-		else
-			word_number(words, retry_ms);
-	}
+	if (verb == ORDER_RETRY && ms == RETRY_BY_POLICY)
+		word(words, "-1");
+	else if (verb == ORDER_RETRY)
+		word_number(words, ms);
 	word(words, "TASKS");
-	expected->array(expected->ctx, count + takes);
-	for (i = 0; i < count; i++) {
-		task = choose_attempt(words);
-		expected->number(expected->ctx, task != NULL);
-		if (task == NULL)
-			continue;
-		if (outcome == ORDER_DONE) {
-			model.counters[COUNT_DONE]++;
-			model_end(task, STATE_DONE);
-		} else if (outcome == ORDER_FAIL) {
-			model_die(task, "it broke");
-		} else {
-			model_again(task,
-			    by_policy ? model_back_off(task) : retry_ms,
-			    "no attempt left");
-		}
-	}
+	give_orders(words, expected, verb, ms, takes);
 	if (!takes)
 		return;
 	word(words, "TAKE");
-	{
-		struct take_choice take = choose_take(words);
-
-		if (!model_take(take.worker, take.limit, take.visibility_ms,
-			take.request, expected))
-			expected->null(expected->ctx);
-	}
+	take = choose_take(words);
+	if (!model_take(&take, expected))
+		expected->null(expected->ctx);
 }
 
 static void
 op_extend(struct words *words, const struct reply *expected)
 {
 	uint64_t visibility_ms = 1 + random_delay();
-	size_t i, count = 1 + random_below(4);
-	struct task *task;
 
 	word_number(words, visibility_ms);
 	word(words, "TASKS");
-	expected->array(expected->ctx, count);
-	for (i = 0; i < count; i++) {
-		task = choose_attempt(words);
-		expected->number(expected->ctx, task != NULL);
-		if (task != NULL)
-			model_place(task, STATE_RUNNING,
-			    model.time.steady_ms + visibility_ms);
-	}
-}
-
-static bool
-model_is_pending(const struct task *task)
-{
-	return task != NULL && task->state <= STATE_RUNNING;
+	give_orders(words, expected, ORDER_EXTEND, visibility_ms, 0);
 }
 
 static void
 op_cancel(struct words *words, const struct reply *expected)
 {
-	size_t i, count = 1 + random_below(3);
-
-	expected->array(expected->ctx, count);
-	for (i = 0; i < count; i++) {
-		const char *id = random_id();
-		struct task *task = model_find(id);
-
-		word(words, id);
-		if (model_is_pending(task)) {
-			model.counters[COUNT_CANCELLED]++;
-			model_end(task, STATE_CANCELLED);
-		}
-		expected->number(expected->ctx,
-		    task != NULL && task->state == STATE_CANCELLED);
-	}
+	give_orders(words, expected, ORDER_CANCEL, 0, 0);
 }
 
 static void
 op_reschedule(struct words *words, const struct reply *expected)
 {
-	size_t i, count = 1 + random_below(3);
 	uint64_t delay_ms = random_delay();
 
 	word(words, "IN");
 	word_number(words, delay_ms);
-	expected->array(expected->ctx, count);
-	for (i = 0; i < count; i++) {
-		const char *id = random_id();
-		struct task *task = model_find(id);
-
-		word(words, id);
-		expected->number(expected->ctx, model_is_pending(task));
-		if (!model_is_pending(task))
-			continue;
-		task->attempt = 0;
-		task->due_ms = model_due_in(delay_ms);
-		model_wait(task, task->due_ms);
-	}
+	give_orders(
+	    words, expected, ORDER_RESCHEDULE, model_due_in(delay_ms), 0);
 }
 
 static void
 op_dead(struct words *words, const struct reply *expected)
 {
-	bool replay = one_in(2);
-	size_t i, count = 1 + random_below(3);
+	bool replays = one_in(2);
 
-	word(words, replay ? "REPLAY" : "DROP");
-	expected->array(expected->ctx, count);
-	for (i = 0; i < count; i++) {
-		const char *id = random_id();
-		struct task *task = model_find(id);
-		bool dead = task != NULL && task->state == STATE_DEAD;
-
-		word(words, id);
-		expected->number(expected->ctx, dead);
-		if (dead && replay) {
-			task->attempt = 0;
-			task->due_ms = model.time.now_ms;
-			task->reason[0] = '\0';
-			model_wait(task, task->due_ms);
-		} else if (dead) {
-			task->state = STATE_NONE;
-			model.counters[COUNT_DROPPED]++;
-		}
-	}
+	word(words, replays ? "REPLAY" : "DROP");
+	give_orders(words, expected, replays ? ORDER_REPLAY : ORDER_DROP,
+	    model.time.now_ms, 0);
 }
 
 static void
@@ -847,33 +811,27 @@ expect_text(const struct reply *expected, const char *name, const char *text)
 	expected->bytes(expected->ctx, text, strlen(text));
 }
 
+static uint64_t
+random_limit(uint64_t most)
+{
+	return one_in(2) ? 0 : 1 + random_below(most);
+}
+
 static void
 op_queue(struct words *words, const struct reply *expected)
 {
+	uint64_t rate = model.limits.rate;
+
 	if (one_in(3)) {
 		model.paused = one_in(4);
 		word(words, model.paused ? "pause" : "RESUME");
 	}
-	if (one_in(3)) {
-		model.limits.running = one_in(2) ? 0 : 1 + random_below(20);
-		word(words, "RUNNING");
-		word_number(words, model.limits.running);
-	}
-	if (one_in(3)) {
-		uint64_t rate = one_in(2) ? 0 : 1 + random_below(50);
-
-		if (rate != model.limits.rate) {
-			model.tokens = rate * 1000;
-			model.tokens_ms = model.time.steady_ms;
-		}
-		model.limits.rate = rate;
-		word(words, "RATE");
-		word_number(words, rate);
-	}
-	if (one_in(3)) {
-		model.limits.pending = one_in(2) ? 0 : 1 + random_below(80);
-		word(words, "MAX");
-		word_number(words, model.limits.pending);
+	option(words, 3, "RUNNING", &model.limits.running, random_limit(20));
+	option(words, 3, "RATE", &model.limits.rate, random_limit(50));
+	option(words, 3, "MAX", &model.limits.pending, random_limit(80));
+	if (rate != model.limits.rate) {
+		model.tokens = model.limits.rate * 1000;
+		model.tokens_ms = model.time.steady_ms;
 	}
 	if (one_in(5)) {
 		model.memory_level = one_in(2);
@@ -943,9 +901,9 @@ static const struct {
 static struct machine *machine, *replica;
 static struct machine_time now;
 
-/* Rows by serial; 0 is the header. */
+/* Rows by serial; 0 is the header, and a row without length none. */
 static struct row {
-	unsigned char *bytes;
+	unsigned char bytes[256];
 	size_t length;
 } rows[ROWS];
 static size_t rows_count;
@@ -953,15 +911,9 @@ static size_t rows_count;
 static void
 row_store(uint64_t serial, const void *bytes, size_t length)
 {
-	CHECK(serial < ROWS);
-	free(rows[serial].bytes);
-	rows[serial].bytes = NULL;
-	if (bytes != NULL) {
-		rows[serial].bytes = malloc(length + 1);
-		CHECK(rows[serial].bytes != NULL);
-		memcpy(rows[serial].bytes, bytes, length);
-		rows[serial].length = length;
-	}
+	CHECK(serial < ROWS && length <= sizeof(rows->bytes));
+	memcpy(rows[serial].bytes, bytes, length);
+	rows[serial].length = length;
 	if (serial >= rows_count)
 		rows_count = serial + 1;
 }
@@ -970,20 +922,8 @@ static const void *
 row_read(void *ctx, uint64_t serial, size_t *length)
 {
 	(void)ctx;
-	if (serial >= rows_count)
-		return NULL;
 	*length = rows[serial].length;
-	return rows[serial].bytes;
-}
-
-static void
-rows_clear(void)
-{
-	size_t i;
-
-	for (i = 0; i < rows_count; i++)
-		row_store(i, NULL, 0);
-	rows_count = 0;
+	return *length != 0 ? rows[serial].bytes : NULL;
 }
 
 static void
@@ -996,7 +936,7 @@ rows_commit(void)
 
 	while ((record = machine_changed(machine, record)) != NULL) {
 		if (record->state == STATE_NONE) {
-			row_store(record->serial, NULL, 0);
+			row_store(record->serial, "", 0);
 			continue;
 		}
 		CHECK(record_encoded_max(record) <= sizeof(bytes));
@@ -1018,7 +958,7 @@ rows_load(void)
 	CHECK(made != NULL);
 	CHECK(machine_load_header(made, rows[0].bytes, rows[0].length));
 	for (i = 1; i < rows_count; i++) {
-		if (rows[i].bytes != NULL)
+		if (rows[i].length != 0)
 			CHECK(machine_load_record(
 			    made, rows[i].bytes, rows[i].length));
 	}
@@ -1026,36 +966,37 @@ rows_load(void)
 	return made;
 }
 
-struct saved {
-	unsigned char *piece[TASKS];
-	size_t length[TASKS];
+/* The first is the header. */
+static struct saved {
+	struct piece {
+		unsigned char bytes[1024];
+		size_t length;
+	} piece[1 + TASKS];
 	size_t count;
-};
+} saved;
 
 static void
 save_piece(void *ctx, const void *bytes, size_t length)
 {
-	struct saved *saved = ctx;
+	struct piece *piece = &saved.piece[saved.count++];
 
-	CHECK(saved->count < TASKS);
-	saved->piece[saved->count] = malloc(length);
-	CHECK(saved->piece[saved->count] != NULL);
-	memcpy(saved->piece[saved->count], bytes, length);
-	saved->length[saved->count++] = length;
+	(void)ctx;
+	CHECK(saved.count <= 1 + TASKS && length <= sizeof(piece->bytes));
+	memcpy(piece->bytes, bytes, length);
+	piece->length = length;
 }
 
 static struct machine *
-load(const struct saved *saved, const unsigned char *header, size_t length)
+load(void)
 {
 	struct machine *made = machine_create(random_below(UINT64_MAX));
+	struct piece *piece = saved.piece;
 	bool whole;
-	size_t i;
 
 	CHECK(made != NULL);
-	whole = machine_load_header(made, header, length);
-	for (i = 0; i < saved->count && whole; i++)
-		whole = machine_load_record(
-		    made, saved->piece[i], saved->length[i]);
+	whole = machine_load_header(made, piece->bytes, piece->length);
+	while (whole && ++piece < saved.piece + saved.count)
+		whole = machine_load_record(made, piece->bytes, piece->length);
 	if (whole && machine_load_end(made))
 		return made;
 	machine_destroy(made);
@@ -1064,46 +1005,36 @@ load(const struct saved *saved, const unsigned char *header, size_t length)
 
 /* A byte of what was saved is changed: it is refused, or a whole machine. */
 static void
-load_damaged(struct saved *saved, unsigned char *header, size_t length)
+load_damaged(void)
 {
-	unsigned char *at = header;
-	unsigned char before;
+	struct piece *piece = &saved.piece[random_below(saved.count)];
+	unsigned char *at = &piece->bytes[random_below(piece->length)];
+	unsigned char before = *at;
 	struct machine *made;
-	size_t i;
 
-	if (saved->count > 0 && one_in(2)) {
-		i = random_below(saved->count);
-		at = saved->piece[i];
-		length = saved->length[i];
-	}
-	at += random_below(length);
-	before = *at;
 	*at ^= (unsigned char)(1 + random_below(255));
-	made = load(saved, header, length);
-	if (made != NULL) {
-		CHECK(machine_check(made) == NULL);
-		machine_destroy(made);
-	}
+	made = load();
 	*at = before;
+	if (made == NULL)
+		return;
+	CHECK(machine_check(made) == NULL);
+	machine_destroy(made);
 }
 
 static struct machine *
-save_and_load(struct machine *from)
+save_and_load(const struct machine *from)
 {
-	unsigned char header[MACHINE_HEADER_MAX];
-	size_t length = machine_save_header(from, header);
-	struct saved saved = {.count = 0};
-	const struct machine_sink sink = {save_piece, &saved};
+	const struct machine_sink sink = {.piece = save_piece};
 	struct machine *made;
-	size_t i;
 
+	saved.piece[0].length = machine_save_header(from, saved.piece[0].bytes);
+	saved.count = 1;
 	machine_save(from, &sink);
-	load_damaged(&saved, header, length);
-	made = load(&saved, header, length);
+	load_damaged();
+	made = load();
 	CHECK(made != NULL);
+	CHECK(machine_check(made) == NULL);
 	CHECK(machine_digest(made) == machine_digest(from));
-	for (i = 0; i < saved.count; i++)
-		free(saved.piece[i]);
 	return made;
 }
 
@@ -1176,10 +1107,10 @@ compare_wait(void)
 	for (i = 0; i < TASKS; i++) {
 		const struct task *task = &model.task[i];
 
-		if (model_in(task, false))
+		if (model_in(task, WHEEL))
 			CHECK(wait_ms == 0 ||
 			    task->time_ms >= model.time.now_ms + wait_ms);
-		else if (model_in(task, true))
+		else if (model_in(task, LEASES))
 			CHECK(wait_ms == 0 ||
 			    task->time_ms >= model.time.steady_ms + wait_ms);
 	}
@@ -1274,16 +1205,11 @@ compare_with_other(struct node *node, void *ctx)
 	const struct record *record = (const void *)node;
 	const struct argument id = {record->bytes, record->id_length};
 	const struct record *other = machine_find(ctx, &id);
+	unsigned char bytes[1024], other_bytes[1024];
+	size_t length = record_encode(record, bytes);
 
-	CHECK(other != NULL && other->state == record->state);
-	CHECK(other->serial == record->serial &&
-	    other->fence == record->fence &&
-	    other->attempt == record->attempt &&
-	    other->due_ms == record->due_ms &&
-	    other->time_ms == record->time_ms &&
-	    other->payload_length == record->payload_length);
-	CHECK(record->state != STATE_RUNNING ||
-	    other->lease->take->request == record->lease->take->request);
+	CHECK(other != NULL && record_encode(other, other_bytes) == length);
+	CHECK(memcmp(bytes, other_bytes, length) == 0);
 }
 
 /* Rows do not keep the order of what is due; all else is equal once the machine
@@ -1370,7 +1296,8 @@ seed_begin(uint64_t seed)
 	replica = machine_create(~seed);
 	CHECK(machine != NULL && replica != NULL);
 	machine->tracked = true;
-	rows_clear();
+	memset(rows, 0, rows_count * sizeof(*rows));
+	rows_count = 0;
 }
 
 /* After all retention, memory is what it was. */
@@ -1378,28 +1305,28 @@ static void
 seed_end(void)
 {
 	static struct answer answer;
-	struct words words = {.count = 0};
+	static struct words words;
+	char id[16];
+	int turns, drops;
 	size_t i;
-	int turns;
 
 	for (turns = 0; turns < 2000 && machine->records.count > 0; turns++) {
 		now.now_ms += 700000;
 		now.steady_ms += 700000;
 		machine_advance(machine, now);
-		words.count = 0;
-		for (i = 0; i < IDS; i++) {
-			char id[16];
-
-			(void)snprintf(id, sizeof(id), "id-%u", (unsigned)i);
+		for (drops = 0; drops < 2; drops++) {
 			words.count = 0;
-			word(&words, id);
-			run(machine, command_find("CANCEL", 6), &words, now,
-			    &answer);
-			words.count = 0;
-			word(&words, "DROP");
-			word(&words, id);
-			run(machine, command_find("DEAD", 4), &words, now,
-			    &answer);
+			if (drops)
+				word(&words, "DROP");
+			for (i = 0; i < IDS; i++) {
+				(void)snprintf(
+				    id, sizeof(id), "id-%u", (unsigned)i);
+				word(&words, id);
+			}
+			run(machine,
+			    command_find(
+				drops ? "DEAD" : "CANCEL", drops ? 4 : 6),
+			    &words, now, &answer);
 		}
 		machine_settle(machine);
 	}
@@ -1413,22 +1340,11 @@ seed_end(void)
 int
 main(int argc, char **argv)
 {
-	unsigned long seeds = 100, first = 1, steps = 2000;
+	unsigned long seeds = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
+	unsigned long first = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	unsigned long steps = argc > 3 ? strtoul(argv[3], NULL, 10) : 2000;
 	unsigned long seed;
-	int i;
 
-	for (i = 1; i + 1 < argc; i += 2) {
-		unsigned long number = strtoul(argv[i + 1], NULL, 10);
-
-		if (strcmp(argv[i], "--seeds") == 0)
-			seeds = number;
-		else if (strcmp(argv[i], "--first") == 0)
-			first = number;
-		else if (strcmp(argv[i], "--steps") == 0)
-			steps = number;
-		else
-			return 2;
-	}
 	for (seed = first; seed < first + seeds; seed++) {
 		seed_begin(seed);
 		for (step_now = 0; step_now < steps; step_now++) {
