@@ -22,7 +22,7 @@
 
 #define TASKS 400
 #define IDS 120
-#define WORDS (IDS + 1)
+#define WORDS 160
 #define ANSWER_MAX 65536
 #define ROWS 100000
 
@@ -705,7 +705,7 @@ static void
 give_orders(struct words *words, const struct reply *expected,
     enum machine_verb verb, uint64_t ms, size_t more)
 {
-	size_t i, count = 1 + random_below(4);
+	size_t i, count = 1 + random_below(one_in(9) ? 60 : 4);
 
 	expected->array(expected->ctx, count + more);
 	for (i = 0; i < count; i++) {
@@ -1082,18 +1082,40 @@ compare_record(struct node *node, void *ctx)
 	++*(uint64_t *)ctx;
 }
 
-/* All, with commands in between. */
-static void
-compare_records(void)
-{
-	uint64_t cursor = 0;
-	uint64_t count = 0;
+/* A scan of the table that goes on from step to step. */
+static struct {
+	uint64_t cursor, serial; /* the last one when it began */
+	uint64_t seen[ROWS]; /* so often, by serial */
+} scan;
 
-	do
-		cursor = table_scan(
-		    &machine->records, cursor, compare_record, &count);
-	while (cursor != 0);
-	CHECK(count == machine->records.count);
+static void
+count_seen(struct node *node, void *ctx)
+{
+	compare_record(node, ctx);
+	scan.seen[((const struct record *)(const void *)node)->serial]++;
+}
+
+/* What is there during the whole scan is seen once. */
+static void
+step_scan(void)
+{
+	uint64_t count = 0;
+	size_t i;
+
+	if (scan.cursor == 0) {
+		memset(scan.seen, 0, sizeof(*scan.seen) * (model.serial + 1));
+		scan.serial = model.serial;
+	}
+	scan.cursor =
+	    table_scan(&machine->records, scan.cursor, count_seen, &count);
+	if (scan.cursor != 0)
+		return;
+	for (i = 0; i < TASKS; i++) {
+		const struct task *task = &model.task[i];
+
+		CHECK(task->state == STATE_NONE || task->serial > scan.serial ||
+		    scan.seen[task->serial] == 1);
+	}
 }
 
 /* What the machine says of its next event is not later than the next due time
@@ -1131,6 +1153,15 @@ step_time(void)
 		now.now_ms += random_below(10000);
 }
 
+static bool
+is_advanced(const struct machine *of)
+{
+	return (of->wheel.groups.count == 0 ||
+		   of->wheel.next > of->time.now_ms) &&
+	    (of->leases.groups.count == 0 ||
+		of->leases.next > of->time.steady_ms);
+}
+
 /* Words that are no command of the kind. */
 static void
 step_garbage(void)
@@ -1147,6 +1178,8 @@ step_garbage(void)
 	machine_advance(machine, now);
 	machine_advance(replica, now);
 	model_advance(now);
+	if (!is_advanced(machine))
+		return;
 	revision = machine->revision;
 	digest = machine_digest(machine);
 	while (words.count < 8 && !one_in(6))
@@ -1190,15 +1223,6 @@ step(void)
 	compare_wait();
 }
 
-static bool
-is_advanced(const struct machine *of)
-{
-	return (of->wheel.groups.count == 0 ||
-		   of->wheel.next > of->time.now_ms) &&
-	    (of->leases.groups.count == 0 ||
-		of->leases.next > of->time.steady_ms);
-}
-
 static void
 compare_with_other(struct node *node, void *ctx)
 {
@@ -1230,6 +1254,13 @@ compare_with_rows(struct machine *made)
 	while (cursor != 0);
 }
 
+static void
+take_the_place(struct machine **of, struct machine *with)
+{
+	machine_destroy(*of);
+	*of = with;
+}
+
 /* A server starts from the rows, and one of its batches does not commit. */
 static void
 step_rows(void)
@@ -1245,6 +1276,11 @@ step_rows(void)
 	machine_advance(replica, now);
 	model_advance(now);
 	rows_commit();
+	if (one_in(3)) {
+		take_the_place(&machine, save_and_load(machine));
+		machine->tracked = true;
+		scan.cursor = 0;
+	}
 	if (!is_advanced(machine))
 		return;
 	made = rows_load();
@@ -1278,13 +1314,6 @@ step_rows(void)
 }
 
 static void
-take_the_place(struct machine **of, struct machine *with)
-{
-	machine_destroy(*of);
-	*of = with;
-}
-
-static void
 seed_begin(uint64_t seed)
 {
 	seed_now = seed;
@@ -1292,6 +1321,7 @@ seed_begin(uint64_t seed)
 	memset(&model, 0, sizeof(model));
 	now = (struct machine_time){
 	    1000000 + random_below(100000), random_below(1000)};
+	scan.cursor = 0;
 	machine = machine_create(seed);
 	replica = machine_create(~seed);
 	CHECK(machine != NULL && replica != NULL);
@@ -1351,8 +1381,7 @@ main(int argc, char **argv)
 			step();
 			if (one_in(100))
 				step_garbage();
-			if (one_in(50))
-				compare_records();
+			step_scan();
 			if (one_in(40))
 				step_rows();
 			if (one_in(150))
