@@ -108,14 +108,33 @@ table_bucket(const struct table *table, uint64_t hash)
 	return bucket_at(table, bucket_number(table, hash));
 }
 
+static void
+bucket_add(const struct table *table, struct bucket *bucket, struct node *node,
+    uint64_t hash)
+{
+	uint64_t bit = UINT64_C(1) << (hash >> 58);
+
+	if (bucket->first == NULL)
+		bucket->hint = table->numbers ? hash : 0;
+	if (!table->numbers)
+		bucket->hint |= bit;
+	else if (hash < bucket->hint)
+		bucket->hint = hash;
+	node->chain = bucket->first;
+	bucket->first = node;
+}
+
 struct node *
 table_find(const struct table *table, const void *key, size_t length)
 {
-	struct node *node =
-	    table_bucket(table, key_hash(table, key, length))->first;
+	uint64_t hash = key_hash(table, key, length);
+	const struct bucket *bucket = table_bucket(table, hash);
+	struct node *node = bucket->first;
 	const void *its_key;
 	size_t its_length;
 
+	if (!table->numbers && (bucket->hint >> (hash >> 58) & 1) == 0)
+		return NULL;
 	for (; node != NULL; node = node->chain) {
 		its_key = table->key(node, &its_length);
 		if (its_length == length && memcmp(its_key, key, length) == 0)
@@ -128,9 +147,9 @@ static void
 table_grow(struct table *table)
 {
 	size_t added = table_buckets(table);
-	struct bucket *segment, *to;
-	struct node **from;
-	struct node *node;
+	struct bucket *segment;
+	struct node *node, *next;
+	uint64_t hash;
 
 	if ((added & (added - 1)) == 0) {
 		segment = memory.zeroed(added, sizeof(*segment));
@@ -138,38 +157,33 @@ table_grow(struct table *table)
 			return;
 		table->segments[segment_of(added)] = segment;
 	}
+	node = bucket_before(table, added)->first;
+	bucket_before(table, added)->first = NULL;
 	table->grown++;
-	to = bucket_at(table, added);
-	to->least = bucket_before(table, added)->least;
-	from = &bucket_before(table, added)->first;
-	while ((node = *from) != NULL) {
-		if (bucket_number(table, node_hash(table, node)) != added) {
-			from = &node->chain;
-			continue;
-		}
-		*from = node->chain;
-		node->chain = to->first;
-		to->first = node;
+	for (; node != NULL; node = next) {
+		next = node->chain;
+		hash = node_hash(table, node);
+		bucket_add(table, table_bucket(table, hash), node, hash);
 	}
 }
 
 static void
 table_shrink(struct table *table)
 {
-	size_t number = table_buckets(table) - 1;
-	struct bucket *last = bucket_at(table, number);
-	struct bucket *before = bucket_before(table, number);
-	struct node **end = &before->first;
-	unsigned segment = segment_of(number);
+	size_t last = table_buckets(table) - 1;
+	struct bucket *bucket = bucket_at(table, last);
+	struct node *node = bucket->first;
+	unsigned segment = segment_of(last);
+	struct node *next;
 
-	if (last->least < before->least)
-		before->least = last->least;
-	while (*end != NULL)
-		end = &(*end)->chain;
-	*end = last->first;
-	last->first = NULL;
+	bucket->first = NULL;
 	table->grown--;
-	if ((number & (number - 1)) != 0)
+	for (; node != NULL; node = next) {
+		next = node->chain;
+		bucket_add(table, bucket_before(table, last), node,
+		    node_hash(table, node));
+	}
+	if ((last & (last - 1)) != 0)
 		return;
 	memory.release(table->segments[segment]);
 	table->segments[segment] = NULL;
@@ -179,12 +193,8 @@ void
 table_insert(struct table *table, struct node *node)
 {
 	uint64_t hash = node_hash(table, node);
-	struct bucket *bucket = table_bucket(table, hash);
 
-	if (bucket->first == NULL || hash < bucket->least)
-		bucket->least = hash;
-	node->chain = bucket->first;
-	bucket->first = node;
+	bucket_add(table, table_bucket(table, hash), node, hash);
 	if (++table->count > LOAD * table_buckets(table))
 		table_grow(table);
 }

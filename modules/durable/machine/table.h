@@ -74,9 +74,11 @@ struct node {
 
 struct bucket {
 	struct node *first;
-	/* No entry has a lower hash. Only valid if there is one; it may be too
-	 * low after a removal. */
-	uint64_t least;
+	/* With numbers for keys: no entry has a lower hash. Otherwise a bit
+	 * for each entry, by the highest bits of its hash: an id that is new
+	 * is mostly not looked for in the entries. After a removal it may be
+	 * too low, or have too many bits. Only valid if there is an entry. */
+	uint64_t hint;
 };
 
 struct table {

@@ -100,15 +100,15 @@ wheel_search(const struct wheel *wheel, uint64_t from_ms)
 	for (tick = from_ms; tick - from_ms < slots && tick < best_ms; tick++) {
 		struct bucket *slot = table_bucket(&wheel->groups, tick);
 
-		if (slot->least <= tick) {
-			slot->least = TIME_NEVER;
+		if (slot->hint <= tick) {
+			slot->hint = TIME_NEVER;
 			for (node = slot->first; node; node = node->chain) {
-				if (time_of(wheel, node) < slot->least)
-					slot->least = time_of(wheel, node);
+				if (time_of(wheel, node) < slot->hint)
+					slot->hint = time_of(wheel, node);
 			}
 		}
-		if (slot->first != NULL && slot->least < best_ms)
-			best_ms = slot->least;
+		if (slot->first != NULL && slot->hint < best_ms)
+			best_ms = slot->hint;
 	}
 	return best_ms;
 }
