@@ -4,8 +4,7 @@
  *
  * Its state is a function of the sequence of commands, each with its time. Two
  * machines that were given the same commands are equal, and so is one that was
- * saved and loaded. A host (redis/, server/) supplies time, stores the state,
- * and parses commands by command.h, which is the same in both.
+ * saved and loaded. A host (redis/, server/) supplies time and stores the state.
  *
  * STATES of a record, and what makes each move:
  *
@@ -84,8 +83,7 @@ struct argument {
 struct policy {
 	struct node node; /* by what follows references */
 	uint64_t references;
-	uint64_t attempts;
-	uint64_t retry_first_ms, retry_most_ms;
+	uint64_t attempts, retry_first_ms, retry_most_ms;
 	uint64_t expires_ms; /* after the due time; 0: never */
 	uint64_t result_ms; /* how long the id of an ended task is kept */
 };
@@ -148,7 +146,6 @@ struct wheel {
 struct machine_time {
 	uint64_t now_ms, steady_ms;
 };
-
 /* 0: no limit. */
 struct machine_limits {
 	uint64_t running; /* attempts at a time */
@@ -200,19 +197,16 @@ struct machine {
 	};
 	bool tracked; /* set by a host with rows: see ROWS */
 	struct record *changed_first, *changed_last;
-	/* Grows with each change; not a part of the state. A host that finds it
-	 * unchanged after a command has nothing to store or to hand on. */
-	uint64_t revision;
-	/* So many of these were moves from WAITING to DUE, which a host that
-	 * stores rows need not store. */
-	uint64_t came_due;
+	/* Not parts of the state. A host that finds revision unchanged after a
+	 * command has nothing to store or to hand on. came_due: so many changes
+	 * were moves from WAITING to DUE, which are not stored in rows. */
+	uint64_t revision, came_due;
 };
 
 /* NULL: no memory. seed: of the hash of ids; not a part of the state. */
 struct machine *machine_create(uint64_t seed);
 void machine_destroy(struct machine *machine);
-
-/* What it takes, in bytes. */
+/* In bytes. */
 size_t machine_memory(const struct machine *machine);
 
 /* A new epoch: the host calls it once whenever it begins to accept commands,
@@ -259,19 +253,16 @@ struct machine_take {
 	uint64_t request;
 };
 
-/* taken: room for limit. *count: how many. MACHINE_PAUSED, or no error and
- * count 0: nothing to take now. */
+/* taken: room for limit. *count: how many; 0: nothing to take now. */
 enum machine_error machine_take(struct machine *machine,
     const struct machine_take *take, struct record **taken, size_t *count);
 
 enum machine_verb {
-	/* Of an attempt: */
-	ORDER_DONE,
+	ORDER_DONE, /* of an attempt */
 	ORDER_FAIL,
 	ORDER_RETRY,
 	ORDER_EXTEND,
-	/* Of a task: */
-	ORDER_CANCEL,
+	ORDER_CANCEL, /* of a task */
 	ORDER_RESCHEDULE, /* its next attempt is the first again */
 	ORDER_REPLAY,
 	ORDER_DROP
@@ -287,8 +278,8 @@ struct machine_order {
 	struct argument reason; /* FAIL */
 };
 
-/* False: the record is not in a state for that, or fence is not its newest
- * attempt. Only for orders of an attempt, fence counts. */
+/* False: the record is not in a state for that, or fence, which counts for an
+ * order of an attempt, is not its newest one. */
 bool machine_order(struct machine *machine, const struct machine_order *order,
     const struct argument *id, uint64_t fence);
 
@@ -325,13 +316,13 @@ struct machine_sink {
 };
 
 #define MACHINE_HEADER_MAX 512
+/* Return the length. */
 size_t machine_save_header(
     const struct machine *machine, unsigned char header[MACHINE_HEADER_MAX]);
-/* Returns how long the encoded record is. */
 size_t record_encode(const struct record *record, unsigned char *to);
-/* Room for that. */
+/* At most so long. */
 size_t record_encoded_max(const struct record *record);
-/* The header is not a part. sink gets each record by itself. */
+/* Passes each record to sink, and not the header. */
 void machine_save(
     const struct machine *machine, const struct machine_sink *sink);
 
