@@ -442,7 +442,6 @@ run_finish(struct call *call, struct words *words)
 static void
 run_extend(struct call *call, struct words *words)
 {
-
 	words->order.ms = take_number(words, "the visibility", 1, DAY_MS);
 	parse_attempts(words);
 	if (words_end(words))
@@ -452,7 +451,6 @@ run_extend(struct call *call, struct words *words)
 static void
 run_reschedule(struct call *call, struct words *words)
 {
-
 	(void)take_option(words, "w");
 	words->order.ms = due_of(words);
 	run_ids(call, words);
@@ -600,7 +598,6 @@ run_list(struct call *call, struct words *words)
 static void
 run_dead(struct call *call, struct words *words)
 {
-
 	if (!take_option(words, "d"))
 		fail(words, "ARG one of LIST, REPLAY and DROP");
 	if (words->state == STATE_DEAD)
@@ -612,7 +609,6 @@ run_dead(struct call *call, struct words *words)
 static void
 run_queue(struct call *call, struct words *words)
 {
-
 	while (take_option(words, "q") ||
 	    (take_word(words, "LEVEL") && take_option(words, "l")))
 		;
