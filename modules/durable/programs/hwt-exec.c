@@ -12,9 +12,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/signalfd.h>
@@ -38,7 +38,7 @@ static struct {
 	uint64_t jobs, limit_ns;
 	bool fails[STATUSES];
 	char **command;
-	_Atomic(pid_t) running[JOBS_MAX]; /* process groups; 0: a free place */
+	int stop; /* is readable when the grace is over */
 } executor = {.jobs = 1};
 
 struct program program = {.name = "hwt-exec", .usage = usage};
@@ -46,22 +46,17 @@ struct program program = {.name = "hwt-exec", .usage = usage};
 static int
 payload_file(const struct hwt_durable_delivery *delivery)
 {
-	const char *bytes = delivery->payload;
-	size_t done = 0;
-	ssize_t n;
+	size_t length = delivery->payload_length;
 	int fd = memfd_create("payload", MFD_CLOEXEC);
 
-	while (fd >= 0 && done < delivery->payload_length) {
-		n = write(fd, bytes + done, delivery->payload_length - done);
-		if (n < 0) {
-			(void)close(fd);
-			return -1;
-		}
-		done += (size_t)n;
-	}
+	if (fd >= 0 &&
+	    write(fd, delivery->payload, length) == (ssize_t)length &&
+	    lseek(fd, 0, SEEK_SET) == 0)
+		return fd;
+	(void)fprintf(stderr, "hwt-exec: payload: %s\n", strerror(errno));
 	if (fd >= 0)
-		(void)lseek(fd, 0, SEEK_SET);
-	return fd;
+		(void)close(fd);
+	return -1;
 }
 
 /* The environment with the three names; the array is the caller's to free. */
@@ -115,36 +110,27 @@ spawn(int input, char **environment, pid_t *pid)
 	return error;
 }
 
-/* Returns the status of waitpid; kills it when its time is over. */
+/* Returns the status of waitpid; kills it when its time, or the grace of all, is
+ * over. */
 static int
-wait_for(pid_t pid, bool *killed)
+wait_for(pid_t pid, bool *late)
 {
-	struct pollfd end = {.fd = pidfd_open(pid, 0), .events = POLLIN};
-	int status;
+	struct pollfd ends[] = {
+	    {.fd = pidfd_open(pid, 0), .events = POLLIN},
+	    {.fd = executor.stop, .events = POLLIN},
+	};
+	int status, limit_ms = (int)(executor.limit_ns / HWT_MS(1));
 
-	*killed = executor.limit_ns > 0 && end.fd >= 0 &&
-	    poll(&end, 1, (int)(executor.limit_ns / HWT_MS(1))) == 0;
-	if (*killed)
+	/* Without a descriptor it has no limit. */
+	*late =
+	    ends[0].fd >= 0 && poll(ends, 2, limit_ms > 0 ? limit_ms : -1) == 0;
+	if (*late || ends[1].revents != 0)
 		(void)kill(-pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (end.fd >= 0)
-		(void)close(end.fd);
+	if (ends[0].fd >= 0)
+		(void)close(ends[0].fd);
 	return status;
-}
-
-static _Atomic(pid_t) *
-register_group(pid_t pid)
-{
-	pid_t none = 0;
-	size_t i = 0;
-
-	while (
-	    !atomic_compare_exchange_strong(&executor.running[i], &none, pid)) {
-		none = 0;
-		i = (i + 1) % JOBS_MAX;
-	}
-	return &executor.running[i];
 }
 
 static int
@@ -152,9 +138,8 @@ run_command(const struct hwt_durable_delivery *delivery, int input)
 {
 	char text[3][HWT_DURABLE_ID_MAX + 16];
 	char **environment = make_environment(delivery, text);
-	_Atomic(pid_t) *place;
 	int status, error = ENOMEM;
-	bool killed;
+	bool late;
 	pid_t pid;
 
 	if (environment != NULL)
@@ -165,16 +150,14 @@ run_command(const struct hwt_durable_delivery *delivery, int input)
 		    strerror(error));
 		return HWT_DURABLE_RETRY;
 	}
-	place = register_group(pid);
-	status = wait_for(pid, &killed);
-	atomic_store(place, 0);
+	status = wait_for(pid, &late);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	(void)fprintf(stderr, "hwt-exec: %s: attempt %u: %s %d%s\n",
 	    delivery->id, delivery->attempt,
 	    WIFEXITED(status) ? "exit status" : "signal",
 	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
-	    killed ? ", since it ran too long" : "");
+	    late ? ", since it ran too long" : "");
 	if (!WIFEXITED(status) || !executor.fails[WEXITSTATUS(status)])
 		return HWT_DURABLE_RETRY;
 	(void)sprintf(delivery->reason, "exit status %d", WEXITSTATUS(status));
@@ -193,11 +176,8 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 		return HWT_DURABLE_FAIL;
 	}
 	input = payload_file(delivery);
-	if (input < 0) {
-		(void)fprintf(
-		    stderr, "hwt-exec: payload: %s\n", strerror(errno));
+	if (input < 0)
 		return HWT_DURABLE_RETRY;
-	}
 	outcome = run_command(delivery, input);
 	(void)close(input);
 	return outcome;
@@ -234,7 +214,7 @@ main(int argc, char **argv)
 	};
 	struct pollfd end = {.events = POLLIN};
 	struct signalfd_siginfo ignored;
-	int i, error, first = program_parse(own, client_options, argc, argv);
+	int error, first = program_parse(own, client_options, argc, argv);
 
 	if (worker.options.queue == NULL || first == argc)
 		program_usage();
@@ -247,15 +227,14 @@ main(int argc, char **argv)
 	(void)unsetenv("HWT_DUE");
 	worker.options.threads = (uint32_t)executor.jobs;
 	worker.options.outstanding_max = executor.jobs;
+	executor.stop = eventfd(0, EFD_CLOEXEC);
 	program_start(&worker);
 	end.fd = worker.signals;
 	while (read(worker.signals, &ignored, sizeof(ignored)) < 0)
 		(void)poll(&end, 1, -1);
 	error = hwt_durable_worker_stop(worker.worker, worker.grace_ns);
-	for (i = 0; error != 0 && i < JOBS_MAX; i++) {
-		if (executor.running[i] != 0)
-			(void)kill(-executor.running[i], SIGKILL);
-	}
+	if (error != 0)
+		(void)eventfd_write(executor.stop, 1);
 	if (error != 0 &&
 	    hwt_durable_worker_stop(worker.worker, END_WITHIN) != 0)
 		return STATUS_SERVER;
