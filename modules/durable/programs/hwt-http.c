@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "modules/durable/machine/clock.h"
 #include "modules/durable/programs/program.h"
 
 #define ALLOWED_MAX 64
@@ -476,15 +477,6 @@ turn(int signals)
 	return read(signals, &ignored, sizeof(ignored)) > 0;
 }
 
-static uint64_t
-now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return HWT_SEC((uint64_t)ts.tv_sec) + (uint64_t)ts.tv_nsec;
-}
-
 /* Until a signal; then until all calls have ended, or are broken off. */
 static int
 serve(const struct program_worker *worker)
@@ -493,11 +485,11 @@ serve(const struct program_worker *worker)
 
 	while (!turn(worker->signals))
 		;
-	end_ns = now_ns() + worker->grace_ns;
+	end_ns = clock_steady_ns() + worker->grace_ns;
 	while (hwt_durable_worker_stop(worker->worker, 0) != 0) {
-		if (now_ns() >= end_ns + HWT_SEC(5))
+		if (clock_steady_ns() >= end_ns + HWT_SEC(5))
 			return STATUS_SERVER;
-		while (now_ns() >= end_ns && http.active != NULL)
+		while (clock_steady_ns() >= end_ns && http.active != NULL)
 			job_end(http.active, HWT_DURABLE_RETRY, HWT_NEVER,
 			    "broken off, since hwt-http ends");
 		(void)turn(worker->signals);

@@ -7,9 +7,9 @@
 #define _GNU_SOURCE
 #include "modules/durable/server/http.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <microhttpd.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -356,17 +356,14 @@ leave_escaped(void *ctx, struct MHD_Connection *connection, char *text)
 static bool
 is_local(int fd)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} own = {.any.sa_family = AF_UNSPEC};
+	struct sockaddr_storage own;
 	socklen_t length = sizeof(own);
+	char host[64] = "";
 
-	(void)getsockname(fd, &own.any, &length);
-	return own.any.sa_family == AF_INET6
-	    ? IN6_IS_ADDR_LOOPBACK(&own.six.sin6_addr)
-	    : ntohl(own.four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	(void)getsockname(fd, (struct sockaddr *)&own, &length);
+	(void)getnameinfo((struct sockaddr *)&own, length, host, sizeof(host),
+	    NULL, 0, NI_NUMERICHOST);
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
 struct http *

@@ -256,21 +256,16 @@ static enum store_error
 put_record(struct store *store, uint64_t number, const struct record *record)
 {
 	uint64_t key = row_key(number, record->serial);
-	unsigned char small[1024];
-	unsigned char *bytes = small;
-	enum store_error error;
-	size_t length;
+	enum store_error error = STORE_FULL;
+	unsigned char *bytes;
 
 	if (record->state == STATE_NONE)
 		return store_remove(store, key);
-	length = record_encoded_max(record);
-	if (length > sizeof(small))
-		bytes = malloc(length);
-	if (bytes == NULL)
-		return STORE_FULL;
-	error = store_put(store, key, bytes, record_encode(record, bytes));
-	if (bytes != small)
-		free(bytes);
+	bytes = malloc(record_encoded_max(record));
+	if (bytes != NULL)
+		error =
+		    store_put(store, key, bytes, record_encode(record, bytes));
+	free(bytes);
 	return error;
 }
 
