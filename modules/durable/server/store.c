@@ -82,33 +82,28 @@ step(struct store *store, enum statement which)
 	return error_of(store, sqlite3_reset(store->statement[which]));
 }
 
+/* Whether the database is of this version, or SQLITE_MISMATCH; a new one becomes
+ * so. */
 static int
-read_pragma(const struct store *store, const char *text)
-{
-	sqlite3_stmt *statement;
-	int number = -1;
-
-	if (sqlite3_prepare_v2(store->database, text, -1, &statement, NULL) ==
-		SQLITE_OK &&
-	    sqlite3_step(statement) == SQLITE_ROW)
-		number = sqlite3_column_int(statement, 0);
-	(void)sqlite3_finalize(statement);
-	return number;
-}
-
-/* Whether the database is of this version; a new one becomes so. */
-static bool
 claim(struct store *store)
 {
-	int version = read_pragma(store, "PRAGMA user_version");
+	sqlite3_stmt *statement = NULL;
+	int version, result;
 
-	if (version == 0)
+	(void)sqlite3_prepare_v2(
+	    store->database, "PRAGMA user_version", -1, &statement, NULL);
+	(void)sqlite3_step(statement);
+	version = sqlite3_column_int(statement, 0);
+	result = sqlite3_finalize(statement);
+	if (result == SQLITE_OK && version == 0)
 		return sqlite3_exec(store->database,
-			   "BEGIN; PRAGMA user_version = 0x68777401;"
-			   "CREATE TABLE rows (key INTEGER PRIMARY KEY,"
-			   "sum INTEGER, bytes BLOB); COMMIT",
-			   NULL, NULL, NULL) == SQLITE_OK;
-	return version == STORE_VERSION;
+		    "BEGIN; PRAGMA user_version = 0x68777401;"
+		    "CREATE TABLE rows (key INTEGER PRIMARY KEY, sum INTEGER,"
+		    "bytes BLOB); COMMIT",
+		    NULL, NULL, NULL);
+	return result != SQLITE_OK || version == STORE_VERSION
+	    ? result
+	    : SQLITE_MISMATCH;
 }
 
 static int
@@ -157,7 +152,9 @@ open_database(struct store *store, const char *folder)
 	if (result == SQLITE_OK)
 		result =
 		    sqlite3_exec(store->database, settings, NULL, NULL, NULL);
-	if (result == SQLITE_OK && !claim(store))
+	if (result == SQLITE_OK)
+		result = claim(store);
+	if (result == SQLITE_MISMATCH)
 		return -EPROTO;
 	if (result == SQLITE_OK)
 		result = prepare(store);
