@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "modules/durable/machine/clock.h"
+#include "modules/durable/clock.h"
 #include "modules/durable/programs/program.h"
 
 #define ALLOWED_MAX 64
