@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making, shutting down and freeing a checkout, and its counters. */
-#define _GNU_SOURCE
 #include <errno.h>
 
 #include "checkout.h"
@@ -133,7 +132,7 @@ add_shard(struct hwt_checkout_stats *stats, const struct shard *shard)
 	stats->wait_ns_sum += waits->sum_ns;
 	if (waits->max_ns > stats->wait_ns_max)
 		stats->wait_ns_max = waits->max_ns;
-	for (k = 0; k < WAIT_ELEMENTS; k++)
+	for (k = 0; k < 64; k++)
 		stats->wait_ns_histogram[k] += waits->histogram[k];
 }
 

@@ -126,10 +126,8 @@ struct request {
 } ALIASES;
 
 /* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
-#define WAIT_ELEMENTS 64
 struct waits {
-	uint64_t sum_ns, max_ns;
-	uint64_t histogram[WAIT_ELEMENTS];
+	uint64_t sum_ns, max_ns, histogram[64];
 };
 
 struct shard {

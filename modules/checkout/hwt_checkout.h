@@ -245,8 +245,7 @@ int hwt_checkout_acquire_wait(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
 /* Releases all objects of a granted request: see WHERE granted RUNS.
- * -ENOENT     it is not granted
- * -EINVAL     as hwt_checkout_try */
+ * -ENOENT     it is not granted */
 int hwt_checkout_release(
     struct hwt_checkout *checkout, struct hwt_request *request);
 
@@ -255,8 +254,7 @@ int hwt_checkout_release(
  *             HWT_GRANT_CANCELLED, mostly before this returns
  * -EINPROGRESS it is being tried at this moment; if that fails, it ends as
  *             cancelled
- * -ENOENT     it does not wait
- * -EINVAL     as hwt_checkout_try */
+ * -ENOENT     it does not wait */
 int hwt_checkout_cancel(
     struct hwt_checkout *checkout, struct hwt_request *request);
 

@@ -98,9 +98,8 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *user)
 	return error;
 }
 
-/* The set of a request. */
+/* The set of a request: items, or pointers to objects. */
 
-/* Items, or pointers to objects. */
 struct set {
 	const void *names;
 	size_t stride;

@@ -155,16 +155,16 @@ refusal_of(const struct request *request, int64_t tried)
 
 	if (tried == TRIED_ALL)
 		return HWT_GRANTED;
-	if (tried == TRIED_GATE)
-		return is_shut_down(request->checkout) ? HWT_GRANT_SHUT_DOWN
-						       : (enum hwt_grant)0;
-	object = request_object(request, (uint32_t)tried);
-	return a64_load_acquire(&object->word) & RETIRED ? HWT_GRANT_RETIRED
-							 : (enum hwt_grant)0;
+	object = tried == TRIED_GATE ? &request->checkout->gate
+				     : request_object(request, (uint32_t)tried);
+	if (!(a64_load_seq(&object->word) & RETIRED))
+		return (enum hwt_grant)0;
+	return tried == TRIED_GATE ? HWT_GRANT_SHUT_DOWN : HWT_GRANT_RETIRED;
 }
 
 /* The list of those whose waits have begun. */
 
+/* False: it is shut down. */
 static bool
 list_add(struct request *request)
 {
@@ -177,16 +177,12 @@ list_add(struct request *request)
 	(void)a64_add_seq(&checkout->busy, 1);
 	shard_lock(shard);
 	open = !is_shut_down(checkout);
-	if (open) {
-		ring_add(shard->list, request, ALL);
-		if (shard->list == NULL)
-			shard->list = request;
-		shard->waiting++;
-		shard->waited++;
-	}
+	ring_add(shard->list, request, ALL);
+	if (shard->list == NULL)
+		shard->list = request;
+	shard->waiting++;
+	shard->waited++;
 	shard_unlock(shard);
-	if (!open)
-		(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 	return open;
 }
 
@@ -364,13 +360,11 @@ expire(hwt_timeout timeout, void *arg)
 static bool
 names(const struct request *request, const struct object *object)
 {
-	uint32_t i;
+	uint32_t i = 0;
 
-	for (i = 0; i < request->count; i++) {
-		if (request_object(request, i) == object)
-			return true;
-	}
-	return object == NULL;
+	while (i < request->count && request_object(request, i) != object)
+		i++;
+	return object == NULL || i < request->count;
 }
 
 /* One that waited, in this shard; NULL: there is none left. */
@@ -495,26 +489,24 @@ begin_wait(struct request *request, uint64_t delay_ns, int64_t tried,
     struct blocked *blocked)
 {
 	bool armed = delay_ns != HWT_NEVER;
-	int result = 1, error = 0;
+	int error = 0;
 
 	request->blocked = blocked;
 	request_store(request, STATE_TRYING | (armed ? ARMED : 0));
 	if (!list_add(request))
-		result = -ESHUTDOWN;
+		error = -ESHUTDOWN;
 	else if (armed)
 		error = hwt_new_timeout(request->checkout->timer,
 		    &request->timeout, expire, request, delay_ns);
-	if (error != 0) {
+	if (error == 0) {
+		go_on(request, tried);
+	} else {
 		list_remove(request, (enum hwt_grant)0);
 		(void)a64_add_seq(&request->checkout->busy, UINT64_MAX);
-		result = error;
-	}
-	if (result == 1)
-		go_on(request, tried);
-	else
 		abandon(request);
+	}
 	queue_run();
-	return result;
+	return error != 0 ? error : 1;
 }
 
 int

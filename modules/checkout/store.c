@@ -19,9 +19,8 @@
  *          has ended is known as such.
  *
  * A load in vain takes the entry out of the table, so that the next request
- * loads again, and then retires the object: waits for it end, those that begin
- * see it, and find the error in the entry. The lock is never held while an
- * object is given back, or user code is called.
+ * loads again, and then retires the object: waits for it end, and find the
+ * error in the entry. No lock is held while an object is given back.
  */
 #include <errno.h>
 
@@ -40,6 +39,7 @@
 #define GRAIN 16u
 #define GRAINS_MAX ((sizeof(struct entry) + HWT_STORE_KEY_MAX) / GRAIN + 2)
 #define ROUNDS 1024u
+#define ENTRY(object) ((struct entry *)(void *)(object))
 
 enum phase {
 	PHASE_LOADING,
@@ -106,7 +106,6 @@ struct store_request {
 _Static_assert(sizeof(struct store_request) <= sizeof(struct hwt_store_request),
     "a request of a store fits into the user's memory");
 
-/* Where it counts. */
 static uint64_t
 store_now(const struct hwt_store *store)
 {
@@ -258,12 +257,6 @@ remove_entry(struct entry *entry)
 		at = &(*at)->chain;
 	*at = entry->chain;
 	entry->shard->entries--;
-}
-
-static struct entry *
-object_entry(struct object *object)
-{
-	return (struct entry *)(void *)object;
 }
 
 /* The entry of a key, with one more user; NULL: no memory. */
@@ -689,12 +682,12 @@ unwant_all(struct store_request *request, size_t count)
 
 	for (i = 0; i < count; i++) {
 		request->items[i].value = NULL;
-		unwant(request->store, object_entry(request->wanted[i].wanted));
+		unwant(request->store, ENTRY(request->wanted[i].wanted));
 	}
 	keep_limit(request->store);
 }
 
-/* What a load in vain of one of its objects has answered; 0: there is none. */
+/* Of a load in vain of one of its objects; 0: there is none. */
 static int
 load_error(const struct store_request *request)
 {
@@ -703,7 +696,7 @@ load_error(const struct store_request *request)
 	size_t i;
 
 	for (i = 0; i < request->inner.count && error == 0; i++) {
-		entry = object_entry(request->wanted[i].wanted);
+		entry = ENTRY(request->wanted[i].wanted);
 		if (a64_load_acquire(&entry->object.word) & RETIRED)
 			error = entry->error;
 	}
@@ -721,7 +714,7 @@ store_ended(struct store_request *request, int error)
 		unwant_all(request, request->inner.count);
 	for (i = 0; i < request->inner.count && error == 0; i++)
 		request->items[i].value =
-		    object_entry(request->wanted[i].wanted)->value;
+		    ENTRY(request->wanted[i].wanted)->value;
 	return error;
 }
 
