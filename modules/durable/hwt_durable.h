@@ -133,7 +133,7 @@ struct hwt_durable_options {
 	struct hwt *timer;
 	/* Gets a sentence about each error that is not merely returned, and
 	 * about an open that fails; from any thread, several at a time. NULL:
-	 * stderr. It must outlive the handle. */
+	 * stderr. It must outlive the handle, and call no function of it. */
 	const struct hwt_log *log;
 	uint64_t reserved[8]; /* 0 */
 };
@@ -339,7 +339,7 @@ struct hwt_durable_worker_options {
 	uint32_t threads; /* that call it: 1 to 1024; 0: 1 */
 	uint32_t flags; /* 0 */
 	/* If the worker is not heard of for so long, others execute its tasks.
-	 * It is heard of each third of it. 1 s to 1 day; 0: 30 s. */
+	 * It is heard of each fifth of it. 1 s to 1 day; 0: 30 s. */
 	uint64_t visibility_ns;
 	/* It has so many tasks without an outcome, and of several queues one of
 	 * each more: those that wait for a thread, are in a callback, or are to

@@ -2,45 +2,183 @@
 /*
  * The inside of the client.
  *
- *   connection.c  one socket
- *   route.c       addresses, slots, error replies
- *   embedded.c    a server in this process
- *   node.c        the servers: connecting, Sentinel, the slots of a cluster
- *   call.c        commands of many threads, sent together
+ *   open.c        options, the handle, any command
  *   task.c        hwt_durable_add and its siblings
- *   worker.c      a worker's threads; attempt.c: its tasks
- *   open.c        options, and the handle
+ *   loop.c        the handle's thread, and how others reach it
+ *   request.c     commands: how they are built, and what becomes of them
+ *   connection.c  what is sent together, and the answers
+ *   node.c        which server: Sentinel, the slots of a cluster
+ *   reply.c       texts: addresses, the meanings of error replies
+ *   embedded.c    a server in this process
+ *   worker.c      workers
+ *
+ * THREADS. One thread of the handle, the loop, owns all sockets, nodes and
+ * requests. Others reach it by a mailbox of hwt only, and so does time, since
+ * the mailbox is the executor of all timeouts. So nothing of it has a lock:
+ *
+ *   edge      from -> to                       ordered by
+ *   request   a caller -> loop                 hwt_mailbox_post
+ *   result    loop -> that caller              the waiter's lock
+ *   kick      a worker's threads -> loop       hwt_mailbox_post
+ *   attempts  loop <-> a worker's threads      the worker's lock
+ *   late      timer's worker -> loop           the mailbox as executor
+ *
+ * What is fixed after the open may be read by all. The loop holds no lock while
+ * it calls the log, and waits for nothing but epoll and the look-up of a name.
+ * A request's done is called by the loop itself, never inside another function,
+ * and so is connection_flush.
  */
 #ifndef HWT_DURABLE_CLIENT_H
 #define HWT_DURABLE_CLIENT_H
 
+#include <hiredis/hiredis.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "modules/durable/client/call.h"
-#include "modules/durable/client/connection.h"
-#include "modules/durable/client/route.h"
+#include "modules/durable/hwt_durable.h"
+
+struct connection;
+struct embedded;
+struct node;
 
 #define MS_NS UINT64_C(1000000)
+#define SLOTS 16384 /* of a cluster */
+#define NODES_MAX 256
+#define SERVERS_MAX 16
+#define PLACES_MAX 256 /* requests that are sent together */
+
+/* "HOST:PORT" or "unix:PATH"; "": it is not known. */
+struct address {
+	char text[272];
+};
+
+struct servers {
+	enum {
+		SERVER_SINGLE,
+		SERVER_FILE, /* in this process */
+		SERVER_SENTINEL, /* address: Sentinels; name: the master's */
+		SERVER_CLUSTER /* address: some of its nodes */
+	} kind;
+	unsigned count;
+	struct address address[SERVERS_MAX];
+	const char *name, *folder; /* parts of the text */
+};
+
+/* What an error reply means. */
+struct verdict {
+	enum {
+		ACTION_NONE, /* the reply is the result; error says why */
+		ACTION_AGAIN, /* transient; error is for when it lasts */
+		ACTION_ELSEWHERE, /* and another node may be the master now */
+		ACTION_MOVED, /* slot is at address from now on */
+		ACTION_ASK /* this once, ask address */
+	} action;
+	int error; /* -errno; 0: it is no error reply */
+	unsigned slot;
+	struct address address;
+};
+
+/* A command. */
+struct request {
+	/* What its maker says. The words as they are sent; in an add, those
+	 * from body_at on, after head_words, are its tasks, which may share a
+	 * command with those of others that begin alike. */
+	struct buffer {
+		char *bytes;
+		size_t length, size, words;
+		bool failed; /* there was no memory */
+	} buffer;
+	size_t head_words, body_at, tasks;
+	unsigned char *results; /* room for one of each task */
+	unsigned slot;
+	bool writes; /* replicas must have it: options.replicas */
+	bool once; /* it is not kept while its node is away */
+	bool finds; /* the answer says where others go: nodes_take */
+	uint64_t timeout_ns; /* 0: that of the options */
+	struct node *node; /* NULL: who has the slot */
+	struct connection *own; /* NULL: that of the node */
+	void (*done)(struct request *request); /* on the loop */
+	void *ctx;
+
+	/* The result: 0 or -errno. reply: NULL, or the maker's; it may be the
+	 * error reply by which error was chosen. */
+	int error;
+	redisReply *reply;
+
+	/* The loop's. */
+	struct hwt_durable *durable;
+	hwt_timeout timeout;
+	struct request *next; /* in the queue, or in those that have ended */
+	struct connection *connection;
+	struct node *asked; /* for once */
+	bool asking; /* ASKING is sent before it */
+	bool alone; /* it was refused together with others */
+};
+
+/* For a request that was sent, until the message has ended. */
+struct place {
+	struct request *request; /* NULL: it had no more time */
+	redisReply *reply;
+	size_t tasks;
+	bool writes, asking;
+	bool first; /* of a command; those behind it share it */
+};
 
 /*
- * A server that has queues: one; or each master of a cluster that was heard of,
- * until the close.
+ * To one server. Requests wait in its queue; a message of them is sent when the
+ * one before has been answered: so concurrent adds gather, and become one
+ * command.
  */
+struct connection {
+	struct hwt_durable *durable;
+	struct connection *link; /* in the list of the handle */
+	struct node *node; /* where it leads to */
+	enum {
+		CONNECTION_CLOSED,
+		CONNECTION_GREETING, /* connects and logs in */
+		CONNECTION_READY
+	} state;
+	redisContext *context; /* NULL: closed */
+	redisReplyObjectFunctions functions; /* of its reader */
+	__typeof__(((redisReplyObjectFunctions *)0)->createArray) create_array;
+	bool writing; /* epoll says when there is room */
+	/* Replies that are to come, before or behind those of requests. */
+	bool auth, role, wait;
+	bool stale; /* another server may be the master */
+	bool waited, certain; /* the replicas have the message */
+	uint64_t heard_ns; /* when it last answered, or was asked first */
+
+	struct request *first, **last; /* the queue */
+	struct place place[PLACES_MAX]; /* the message */
+	unsigned sent, answered;
+
+	hwt_timeout timer; /* the end of a pause, or the limit of opening */
+	bool paused;
+	uint64_t pause_ns;
+};
+
+/* A server that has queues: one; or each master of a cluster that was heard of,
+ * until the close. */
 struct node {
 	struct address address;
-	/* With the handle's lock: the calls that wait to be sent; whether a
-	 * thread, the leader, sends some now; and whether it is to connect anew
-	 * before it does. */
-	struct call *first, **last;
-	bool leading, stale;
-	/* The leader's. */
-	struct connection *connection;
-	/* Of options.replicas: how many were connected when it was last asked,
-	 * whether they ever were as many as the options say, and when they were
-	 * last seen to be fewer; 0: never. */
+	struct connection connection;
+	/* Of options.replicas: how many are connected; whether they ever were
+	 * as many as the options say; when they were last seen to be fewer. */
 	int replicas;
 	bool reached;
 	uint64_t fell_ns;
+};
+
+/* Asks a Sentinel where the master is, or a cluster for its slots. */
+struct finder {
+	struct request request;
+	bool busy;
+	unsigned tried, next;
+	struct node *sentinel; /* NULL: there are none */
 };
 
 struct hwt_durable {
@@ -50,128 +188,111 @@ struct hwt_durable {
 	struct hwt_log log; /* write is NULL: stderr */
 	char space[HWT_DURABLE_SPACE_MAX + 1];
 	char *user, *password, *text; /* text: options.servers */
-	struct route_servers servers;
+	struct servers servers;
 	uint64_t timeout_ns;
 	int replicas_wanted;
 	struct embedded *embedded; /* of "file:DIR" */
+	struct hwt_mailbox *mailbox;
+	int epoll;
+	pthread_t loop;
+	bool running; /* there is a loop */
 
-	pthread_mutex_t lock; /* for what follows, and in nodes and calls */
-	struct node *node[ROUTE_NODES_MAX];
+	/* The loop's. */
+	struct node *node[NODES_MAX];
 	unsigned nodes;
-	uint16_t node_of[ROUTE_SLOTS]; /* its index + 1; 0: unknown */
-	uint64_t refreshed_ns; /* when a cluster was last asked for slots */
-	unsigned workers;
+	uint16_t node_of[SLOTS]; /* its index + 1; 0: unknown */
+	struct finder finder;
+	struct connection *connections;
+	struct request *ended; /* for which done is to be called */
+	bool flush; /* another look at connections and ended is needed */
+	bool over;
+
+	atomic_uint workers;
 };
 
-/* False: it is of the parent of this process. */
+/* open.c. Of a parent's handle, durable_is_own is false. */
 bool durable_is_own(const struct hwt_durable *durable);
 uint64_t durable_now_ns(const struct hwt_durable *durable); /* the timer's */
-/* Waits, by the timer. -ESHUTDOWN. */
-int durable_nap(struct hwt_durable *durable, uint64_t ns);
 void durable_log(const struct hwt_durable *durable, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/*
- * node.c
- */
+/* task.c */
+bool name_is_valid(const char *name, size_t most);
 
-/* Connects to the node, logs in, and sees that it is a master where a Sentinel
- * has named it. -EACCES; -EAGAIN: no master; or as connection_open. */
-int node_connect(struct hwt_durable *durable, const struct node *node,
-    struct connection **connection, uint64_t deadline_ns);
-/* The node that has a slot, or any where it is not known. Never NULL. */
-struct node *node_of_slot(struct hwt_durable *durable, unsigned slot);
-/* The node at an address. NULL: no memory, or too many. */
-struct node *node_at(
-    struct hwt_durable *durable, const struct address *address);
-/* slot is at the node from now on. */
-void node_set_slot(
-    struct hwt_durable *durable, unsigned slot, const struct node *node);
-/* Asks a cluster who has which slot, but not twice in 50 ms. -ECONNREFUSED: no
- * node has answered. Others: 0. */
-int node_refresh(struct hwt_durable *durable, uint64_t deadline_ns);
-void node_destroy(struct node *node);
+static inline uint64_t
+ms_of(uint64_t ns)
+{
+	return ns / MS_NS + (ns % MS_NS != 0);
+}
 
-/*
- * embedded.c
- */
+/* loop.c. Not on the loop: requests_run waits until each has its result,
+ * loop_call until function(arg) has returned there. */
+int loop_start(struct hwt_durable *durable);
+void loop_stop(struct hwt_durable *durable);
+void requests_run(
+    struct hwt_durable *durable, struct request *requests, size_t count);
+void loop_call(
+    struct hwt_durable *durable, void (*function)(void *arg), void *arg);
+/* A thread without signals. 0 or -EAGAIN. */
+int durable_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 
-/* -EBUSY, -EILSEQ, and what the system says about the folder; the log says
- * more. */
+/* request.c */
+void request_begin(struct request *request, const struct hwt_durable *durable,
+    const char *command, const char *queue);
+void request_word(struct request *request, const void *bytes, size_t length);
+void request_text(struct request *request, const char *text);
+void request_number(struct request *request, uint64_t number);
+void request_free(struct request *request);
+/* On the loop: it is started; it has an answer, which may ask for another
+ * attempt; it has its result. */
+void request_start(struct hwt_durable *durable, struct request *request);
+void request_answer(struct request *request, redisReply *reply);
+void request_end(struct request *request, int error, redisReply *reply);
+
+/* connection.c. node may be NULL at first. */
+void connection_create(struct connection *connection,
+    struct hwt_durable *durable, struct node *node);
+void connection_destroy(struct connection *connection);
+/* What was sent has no result. */
+void connection_close(struct connection *connection);
+void connection_event(struct connection *connection, uint32_t events);
+void connection_queue(struct connection *connection, struct request *request);
+void connection_flush(struct connection *connection); /* sends what it can */
+/* For a while nothing is sent; then the queue is routed anew. False: there is
+ * no timeout for that. */
+bool connection_pause(struct connection *connection);
+/* A request has no more time: it is taken out of the queue or its place, and a
+ * server that is silent is left. True: it was sent. */
+bool connection_forget(
+    struct connection *connection, const struct request *request);
+
+/* node.c */
+int nodes_create(struct hwt_durable *durable); /* -ENOMEM */
+void nodes_destroy(struct hwt_durable *durable);
+/* Of an answer of a Sentinel, or to CLUSTER SLOTS. False: it is none. */
+bool nodes_take(struct request *request, const redisReply *reply);
+/* The connection that leads to the node of a request. */
+struct connection *node_route(struct request *request);
+/* Takes note of MOVED and ASK. */
+void node_redirect(struct request *request, const struct verdict *verdict);
+/* Its server was lost, or is no master: asks others. */
+void node_lost(struct connection *connection);
+/* False: a Sentinel is asked where it is. */
+bool node_is_known(struct connection *connection);
+
+/* reply.c. from: who says so, of whom an empty host stands for its own. */
+bool servers_read(struct servers *servers, const char *text);
+bool reply_address(struct address *address, const redisReply *reply,
+    const struct address *from);
+struct verdict reply_judge(const redisReply *reply, const struct address *from);
+/* How many replicas an answer to ROLE names; -1: it is not a master's. */
+int reply_replicas(const redisReply *reply);
+
+/* embedded.c. -EBUSY, -EILSEQ, and what the system says about the folder; the
+ * log says more. */
 int embedded_start(struct hwt_durable *durable, const char *folder);
 void embedded_stop(struct embedded *embedded); /* NULL: nothing */
-
-/* fd: a socket that is connected to it. -EIO: its store has failed; -EMFILE. */
+/* A socket that is connected to it. -EIO: its store has failed; -EMFILE. */
 int embedded_connect(struct hwt_durable *durable, int *fd);
-
-/*
- * call.c
- */
-
-enum call_state {
-	CALL_READY, /* the caller's */
-	CALL_QUEUED, /* in its node's list */
-	CALL_SENT, /* a leader's */
-	CALL_ANSWERED /* the caller's again */
-};
-
-/* A command for a queue. */
-struct call {
-	/* The words after the head of the command. In an add, those from
-	 * body_at on, after head_words, are its tasks, which may stand in one
-	 * command with those of other calls that are the same before them. */
-	struct buffer buffer;
-	size_t words, head_words, body_at;
-	size_t tasks; /* 0: never with others */
-	/* Room for so many results; NULL: reply is the answer. */
-	unsigned char *results;
-	unsigned slot;
-	bool writes; /* replicas must have it: options.replicas */
-
-	/* The result: 0 or -errno; reply: NULL, or the caller's. */
-	int error;
-	redisReply *reply;
-
-	/* Internal. state and next: with the lock. */
-	enum call_state state;
-	struct call *next;
-	struct caller *caller;
-	struct node *node;
-	struct address from; /* the node's */
-	uint64_t deadline_ns;
-	unsigned redirects;
-	int transient; /* what a server has said last; 0: nothing */
-	bool settled; /* with its result */
-	bool fixed; /* to its node, whoever has the slot */
-	bool asking;
-	/* It was refused together with others: it is sent again, alone. */
-	bool apart, alone;
-	bool unsent; /* with an error: it surely has not been executed */
-	/* The leader's: others in the same command, and where it ends in what
-	 * is sent. */
-	struct call *with;
-	size_t end;
-};
-
-/* Begins a command: its name and key. */
-void call_begin(struct call *call, const struct hwt_durable *durable,
-    const char *command, const char *queue);
-void call_word(struct call *call, const void *bytes, size_t length);
-void call_text(struct call *call, const char *text);
-void call_number(struct call *call, uint64_t number);
-void call_free(struct call *call);
-
-/* Sends them all and waits until each has its result. */
-void call_run(struct hwt_durable *durable, struct call *calls, size_t count);
-
-/* What to do about a reply; redirections and refusals are taken note of. */
-void call_judge(struct hwt_durable *durable, const redisReply *reply,
-    const struct address *from, struct route_verdict *verdict);
-
-/*
- * task.c
- */
-
-bool name_is_valid(const char *name, size_t most);
 
 #endif

@@ -1,441 +1,671 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See connection.h.
+ * Connections. All on the loop.
  *
- * TWO THREADS know a connection: its owner, and the timer's worker, which only
- * calls shutdown on fd, in timed_out. The owner closes fd after
- * hwt_cancel_wait, so that no shutdown can meet another socket of this number.
- * Whether timed_out has run makes no other difference than a broken socket.
+ *   CLOSED --open--> GREETING --ROLE is answered--> READY
+ *
+ * connection_lose and connection_refuse close it: the former when it was READY,
+ * so that what was sent is uncertain; the latter when it could not become that,
+ * so that nothing has happened to what waits.
+ *
+ * A MESSAGE is what is sent at once: commands, of which each has one place, or
+ * for adds that begin alike several; and with options.replicas WAIT and ROLE.
+ * It ends when all is answered, or the connection is lost; then each request
+ * gets its part. A request that has no more time leaves its place empty, so
+ * that the answers of others are still theirs.
+ *
+ * REPLICAS. All that are connected must have what is acknowledged, since each
+ * may become the next master. While there are more than are waited for, or
+ * never were as many, nothing is written. While there are fewer than before,
+ * one of them may be the master already: what is acknowledged then, or soon
+ * after, may be known to nobody but a master that is about to lose it.
  */
-#define _GNU_SOURCE
-#include "modules/durable/client/connection.h"
+#include "modules/durable/client/client.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define READ_SIZE 16384
-#define REPLY_ELEMENTS_MAX (1 << 20) /* of all its arrays together */
-#define REPLY_BYTES_MAX ((size_t)260 << 20)
+#define ELEMENTS_MAX (1 << 20) /* of an array in a reply */
+#define BYTES_MAX ((size_t)32 << 20) /* of a message, and of a command */
+#define PAUSE_STEP_NS (10 * MS_NS)
+#define PAUSE_MOST_NS (100 * MS_NS)
+#define FALL_NS HWT_SEC(10)
 
-/* How many elements an array has, as hiredis says it. */
+static void message_end(struct connection *connection, int error);
+
+void
+connection_create(struct connection *connection, struct hwt_durable *durable,
+    struct node *node)
+{
+	*connection = (struct connection){.durable = durable,
+	    .link = durable->connections,
+	    .node = node,
+	    .last = &connection->first};
+	durable->connections = connection;
+}
+
+void
+connection_destroy(struct connection *connection)
+{
+	struct connection **at = &connection->durable->connections;
+
+	connection_close(connection);
+	while (*at != connection)
+		at = &(*at)->link;
+	*at = connection->link;
+}
+
+void
+connection_close(struct connection *connection)
+{
+	unsigned i;
+
+	connection->durable->flush = true;
+	(void)!hwt_cancel(connection->durable->timer, connection->timer);
+	connection->paused = false;
+	if (connection->context != NULL)
+		redisFree(connection->context);
+	connection->context = NULL;
+	connection->state = CONNECTION_CLOSED;
+	connection->auth = connection->role = connection->wait = false;
+	connection->stale = false;
+	for (i = 0; i < connection->sent; i++)
+		freeReplyObject(connection->place[i].reply);
+	connection->sent = connection->answered = 0;
+}
+
+/*
+ * The queue.
+ */
+
+static struct request *
+queue_remove(struct connection *connection, struct request **at)
+{
+	struct request *request = *at;
+
+	*at = request->next;
+	if (connection->last == &request->next)
+		connection->last = at;
+	return request;
+}
+
+void
+connection_queue(struct connection *connection, struct request *request)
+{
+	request->connection = connection;
+	request->next = NULL;
+	*connection->last = request;
+	connection->last = &request->next;
+	connection->durable->flush = true;
+}
+
+/*
+ * Ends, and pauses.
+ */
+
+/* To one of several servers, which stand in for each other. */
+static bool
+is_of_many(const struct connection *connection)
+{
+	const struct hwt_durable *durable = connection->durable;
+
+	return durable->servers.kind >= SERVER_SENTINEL &&
+	    connection->node != durable->finder.sentinel;
+}
+
+/* It cannot be used. An error that may pass is waited for. */
+static void
+connection_refuse(struct connection *connection, int error)
+{
+	bool passes = error == -EAGAIN ||
+	    (error == -ECONNREFUSED && is_of_many(connection));
+	struct request **at = &connection->first;
+
+	connection_close(connection);
+	node_lost(connection);
+	passes = passes && connection_pause(connection);
+	while (*at != NULL) {
+		(*at)->error = error;
+		if (passes && !(*at)->once)
+			at = &(*at)->next;
+		else
+			request_end(queue_remove(connection, at), error, NULL);
+	}
+}
+
+/* error: of what was sent and is not answered. */
+static void
+connection_lose(struct connection *connection, int error)
+{
+	if (connection->state == CONNECTION_READY) {
+		connection->stale = false;
+		message_end(connection, error);
+		connection_close(connection);
+		node_lost(connection);
+	} else {
+		connection_refuse(
+		    connection, error == -ETIMEDOUT ? -ECONNREFUSED : error);
+	}
+}
+
+bool
+connection_forget(struct connection *connection, const struct request *request)
+{
+	const struct hwt_durable *durable = connection->durable;
+	struct request **at = &connection->first;
+	bool sent = false;
+	unsigned i;
+
+	for (i = 0; i < connection->sent; i++) {
+		if (connection->place[i].request == request) {
+			connection->place[i].request = NULL;
+			sent = true;
+		}
+	}
+	while (*at != NULL && *at != request)
+		at = &(*at)->next;
+	if (*at != NULL)
+		(void)queue_remove(connection, at);
+	if ((connection->state == CONNECTION_GREETING || connection->sent > 0 ||
+		connection->role) &&
+	    durable_now_ns(durable) - connection->heard_ns >=
+		durable->timeout_ns)
+		connection_lose(connection, -ETIMEDOUT);
+	return sent;
+}
+
+static void
+timer_ends(hwt_timeout timeout, void *arg)
+{
+	struct connection *connection = arg;
+	struct request *request = connection->first, *next;
+
+	(void)timeout;
+	if (connection->state == CONNECTION_GREETING) {
+		connection_refuse(connection, -ECONNREFUSED);
+		return;
+	}
+	connection->paused = false;
+	connection->first = NULL;
+	connection->last = &connection->first;
+	for (; request != NULL; request = next) {
+		next = request->next;
+		connection_queue(node_route(request), request);
+	}
+}
+
+static int
+timer_start(struct connection *connection, uint64_t delay_ns)
+{
+	struct hwt_durable *durable = connection->durable;
+
+	return hwt_new_timeout_on(durable->timer,
+	    hwt_mailbox_executor(durable->mailbox), &connection->timer,
+	    timer_ends, connection, delay_ns);
+}
+
+bool
+connection_pause(struct connection *connection)
+{
+	if (connection->paused || connection->state == CONNECTION_GREETING)
+		return true;
+	if (connection->pause_ns < PAUSE_MOST_NS)
+		connection->pause_ns += PAUSE_STEP_NS;
+	connection->paused = timer_start(connection, connection->pause_ns) == 0;
+	return connection->paused;
+}
+
+/*
+ * Opening.
+ */
+
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
 #else
 typedef int element_count;
 #endif
 
-/*
- * Commands.
- */
-
-void
-buffer_add(struct buffer *buffer, const void *bytes, size_t length)
-{
-	size_t size = buffer->size == 0 ? 512 : buffer->size;
-	char *grown;
-
-	if (buffer->failed || length == 0)
-		return;
-	if (length > buffer->size - buffer->length) {
-		while (length > size - buffer->length)
-			size *= 2;
-		grown = realloc(buffer->bytes, size);
-		if (grown == NULL) {
-			buffer->failed = true;
-			return;
-		}
-		buffer->bytes = grown;
-		buffer->size = size;
-	}
-	memcpy(buffer->bytes + buffer->length, bytes, length);
-	buffer->length += length;
-}
-
-/* Its mark, the number, and the end of the line. */
-static void
-buffer_head(struct buffer *buffer, char mark, uint64_t number)
-{
-	char text[24];
-	size_t at = sizeof(text);
-
-	text[--at] = '\n';
-	text[--at] = '\r';
-	do
-		text[--at] = (char)('0' + number % 10);
-	while ((number /= 10) != 0);
-	text[--at] = mark;
-	buffer_add(buffer, text + at, sizeof(text) - at);
-}
-
-void
-buffer_command(struct buffer *buffer, size_t count)
-{
-	buffer_head(buffer, '*', count);
-}
-
-void
-buffer_word(struct buffer *buffer, const void *bytes, size_t length)
-{
-	buffer_head(buffer, '$', length);
-	buffer_add(buffer, bytes, length);
-	buffer_add(buffer, "\r\n", 2);
-}
-
-void
-buffer_text(struct buffer *buffer, const char *text)
-{
-	buffer_word(buffer, text, strlen(text));
-}
-
-void
-buffer_number(struct buffer *buffer, uint64_t number)
-{
-	char text[24];
-	int length =
-	    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-
-	buffer_word(buffer, text, (size_t)length);
-}
-
-void
-buffer_free(struct buffer *buffer)
-{
-	free(buffer->bytes);
-	*buffer = (struct buffer){0};
-}
-
-/*
- * Replies.
- */
-
-/* hiredis' own would believe any length, and allocate for it at once. */
+/* hiredis would allocate for any length at once. */
 static void *
 array_create(const redisReadTask *task, element_count elements)
 {
-	redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
-	struct connection *connection = task->privdata;
-	redisReply *reply;
+	const struct connection *connection = task->privdata;
 
-	if ((size_t)elements > REPLY_ELEMENTS_MAX - connection->elements)
-		return NULL;
-	reply = calloc(1, sizeof(*reply));
-	if (reply == NULL)
-		return NULL;
-	connection->elements += (size_t)elements;
-	reply->type = REDIS_REPLY_ARRAY;
-	if (elements > 0)
-		reply->element =
-		    /* NOLINTNEXTLINE(bugprone-sizeof-expression): pointers */
-		    calloc((size_t)elements, sizeof(*reply->element));
-	if (elements > 0 && reply->element == NULL) {
-		free(reply);
-		return NULL;
+	return elements > ELEMENTS_MAX
+	    ? NULL
+	    : connection->create_array(task, elements);
+}
+
+/* NULL, or one that may have failed: then errno says why. */
+static redisContext *
+context_create(const struct connection *connection)
+{
+	struct address address = connection->node->address;
+	char *host = address.text, *colon = strrchr(host, ':');
+	redisContext *context;
+	int fd, error;
+
+	errno = ENOMEM;
+	if (connection->durable->servers.kind == SERVER_FILE) {
+		error = embedded_connect(connection->durable, &fd);
+		if (error != 0) {
+			errno = -error;
+			return NULL;
+		}
+		context = redisConnectFd(fd);
+		if (context == NULL)
+			(void)close(fd);
+		else
+			context->flags &= ~REDIS_BLOCK;
+		return context;
 	}
-	reply->elements = (size_t)elements;
-	if (parent != NULL)
-		parent->element[task->idx] = reply;
-	return reply;
+	if (strncmp(host, "unix:", 5) == 0)
+		return redisConnectUnixNonBlock(host + 5);
+	*colon = '\0';
+	if (host[0] == '[') {
+		host++;
+		colon[-1] = '\0';
+	}
+	return redisConnectNonBlock(host, (int)strtol(colon + 1, NULL, 10));
 }
-
-/*
- * The deadline.
- */
-
-static void
-timed_out(hwt_timeout timeout, void *arg)
-{
-	const struct connection *connection = arg;
-
-	(void)timeout;
-	(void)shutdown(connection->fd, SHUT_RDWR);
-}
-
-int
-connection_limit(struct connection *connection, uint64_t deadline_ns)
-{
-	return hwt_new_timeout_at(connection->timer, NULL, &connection->timeout,
-	    timed_out, connection, deadline_ns);
-}
-
-void
-connection_rest(struct connection *connection)
-{
-	if (connection->timeout.id != 0)
-		(void)!hwt_cancel_wait(connection->timer, connection->timeout);
-	connection->timeout = (hwt_timeout){0};
-}
-
-/* Until fd has one of the events, or is broken. */
-static void
-wait_for(const struct connection *connection, short events)
-{
-	struct pollfd polled = {.fd = connection->fd, .events = events};
-
-	(void)poll(&polled, 1, -1);
-}
-
-/*
- * Connecting.
- */
 
 /* What waits to be sent when it is closed is thrown away: nobody is to execute
- * it later than its repetition. */
-static int
-socket_create(int family)
+ * it later than its repetition. Commands wait until ROLE is answered: so one
+ * that is not has not been sent to a server that was going away. */
+static void
+connection_open(struct connection *connection)
 {
+	struct hwt_durable *durable = connection->durable;
 	const struct linger discard = {.l_onoff = 1};
-	const int on = 1;
-	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct epoll_event event = {
+	    .events = EPOLLIN | EPOLLOUT, .data.ptr = connection};
+	redisContext *context;
 
-	if (fd < 0)
-		return -1;
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
-	if (family != AF_UNIX) {
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-		(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	}
-	return fd;
-}
-
-static int
-socket_wait(struct connection *connection, uint64_t deadline_ns)
-{
-	int failure = 0;
-	socklen_t size = sizeof(failure);
-	int error = connection_limit(connection, deadline_ns);
-
-	if (error != 0)
-		return error;
-	wait_for(connection, POLLOUT);
-	connection_rest(connection);
-	if (getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &failure, &size) !=
-		0 ||
-	    failure != 0)
-		return -ECONNREFUSED;
-	return 0;
-}
-
-static int
-socket_connect(struct connection *connection, const struct sockaddr *address,
-    socklen_t length, uint64_t deadline_ns)
-{
-	int error = 0;
-
-	connection->fd = socket_create(address->sa_family);
-	if (connection->fd < 0)
-		return errno == EMFILE || errno == ENFILE ? -EMFILE
-							  : -ECONNREFUSED;
-	if (connect(connection->fd, address, length) != 0)
-		error = errno == EINPROGRESS
-		    ? socket_wait(connection, deadline_ns)
-		    : -ECONNREFUSED;
-	if (error != 0) {
-		(void)close(connection->fd);
-		connection->fd = -1;
-	}
-	return error;
-}
-
-static int
-open_unix(struct connection *connection, uint64_t deadline_ns)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const char *path = connection->address.host;
-
-	if (strlen(path) >= sizeof(address.sun_path))
-		return -ECONNREFUSED;
-	memcpy(address.sun_path, path, strlen(path));
-	return socket_connect(connection, (const struct sockaddr *)&address,
-	    sizeof(address), deadline_ns);
-}
-
-static int
-open_tcp(struct connection *connection, uint64_t deadline_ns)
-{
-	const struct addrinfo hints = {
-	    .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-	struct addrinfo *found, *each;
-	char port[8];
-	int error = -ECONNREFUSED;
-
-	(void)snprintf(port, sizeof(port), "%u", connection->address.port);
-	if (getaddrinfo(connection->address.host, port, &hints, &found) != 0)
-		return -ECONNREFUSED;
-	for (each = found; each != NULL && error == -ECONNREFUSED;
-	     each = each->ai_next)
-		error = socket_connect(
-		    connection, each->ai_addr, each->ai_addrlen, deadline_ns);
-	freeaddrinfo(found);
-	return error;
-}
-
-/* Without a socket. */
-static struct connection *
-connection_create(struct hwt *timer)
-{
-	struct connection *connection = calloc(1, sizeof(*connection));
-
-	if (connection == NULL)
-		return NULL;
-	connection->fd = -1;
-	connection->timer = timer;
-	connection->reader = redisReaderCreate();
-	if (connection->reader == NULL) {
-		free(connection);
-		return NULL;
-	}
-	connection->functions = *connection->reader->fn;
-	connection->functions.createArray = array_create;
-	connection->reader->fn = &connection->functions;
-	connection->reader->privdata = connection;
-	return connection;
-}
-
-int
-connection_open(struct connection **opened, struct hwt *timer,
-    const struct address *address, uint64_t deadline_ns)
-{
-	struct connection *connection = connection_create(timer);
-	int error;
-
-	if (connection == NULL)
-		return -ENOMEM;
-	connection->address = *address;
-	error = address->port == 0 ? open_unix(connection, deadline_ns)
-				   : open_tcp(connection, deadline_ns);
-	if (error != 0) {
-		connection_close(connection);
-		return error;
-	}
-	*opened = connection;
-	return 0;
-}
-
-int
-connection_adopt(struct connection **opened, struct hwt *timer, int fd)
-{
-	struct connection *connection = connection_create(timer);
-
-	if (connection == NULL) {
-		(void)close(fd);
-		return -ENOMEM;
-	}
-	connection->fd = fd;
-	*opened = connection;
-	return 0;
-}
-
-void
-connection_close(struct connection *connection)
-{
-	if (connection == NULL)
+	if (!node_is_known(connection)) {
+		(void)connection_pause(connection);
 		return;
-	connection_rest(connection);
-	if (connection->fd >= 0)
-		(void)close(connection->fd);
-	redisReaderFree(connection->reader);
-	free(connection);
+	}
+	context = connection->context = context_create(connection);
+	if (context == NULL || context->err != 0 ||
+	    epoll_ctl(durable->epoll, EPOLL_CTL_ADD, context->fd, &event) !=
+		0) {
+		connection_refuse(connection,
+		    context == NULL || errno == EMFILE ? -errno
+						       : -ECONNREFUSED);
+		return;
+	}
+	connection->functions = *context->reader->fn;
+	connection->create_array = connection->functions.createArray;
+	connection->functions.createArray = array_create;
+	context->reader->fn = &connection->functions;
+	context->reader->privdata = connection;
+	(void)setsockopt(
+	    context->fd, SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
+	connection->state = CONNECTION_GREETING;
+	connection->writing = connection->role = true;
+	connection->auth = connection->node != durable->finder.sentinel &&
+	    (durable->password != NULL || durable->user != NULL);
+	if (connection->auth && durable->user != NULL)
+		(void)redisAppendCommand(context, "AUTH %s %s", durable->user,
+		    durable->password != NULL ? durable->password : "");
+	else if (connection->auth)
+		(void)redisAppendCommand(context, "AUTH %s", durable->password);
+	(void)redisAppendCommand(context, "ROLE");
+	connection->heard_ns = durable_now_ns(durable);
+	/* So that there is time for another one. */
+	(void)timer_start(connection,
+	    is_of_many(connection) ? durable->timeout_ns / 3
+				   : durable->timeout_ns);
+}
+
+/* Sends what is to be sent, and has epoll say when there is room for the rest.
+ */
+static void
+connection_write(struct connection *connection)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+	redisContext *context = connection->context;
+	int done = 0;
+
+	if (context->err != 0 || redisBufferWrite(context, &done) != REDIS_OK) {
+		connection_lose(connection,
+		    context->err == REDIS_ERR_OOM ? -ENOMEM : -ETIMEDOUT);
+	} else if (connection->writing != !done) {
+		connection->writing = !done;
+		event.events |= done ? 0 : EPOLLOUT;
+		(void)epoll_ctl(connection->durable->epoll, EPOLL_CTL_MOD,
+		    context->fd, &event);
+	}
 }
 
 /*
- * Talking.
+ * Replicas.
  */
 
-int
-connection_send(
-    struct connection *connection, const struct buffer *buffer, size_t *sent)
+static void
+replicas_note(struct connection *connection, const redisReply *reply)
 {
-	ssize_t count;
+	struct node *node = connection->node;
+	int wanted = connection->durable->replicas_wanted;
+	uint64_t now_ns = durable_now_ns(connection->durable);
 
-	*sent = 0;
-	if (buffer->failed)
-		return -ENOMEM;
-	while (*sent < buffer->length) {
-		count = send(connection->fd, buffer->bytes + *sent,
-		    buffer->length - *sent, MSG_NOSIGNAL);
-		if (count >= 0)
-			*sent += (size_t)count;
-		else if (errno == EAGAIN)
-			wait_for(connection, POLLOUT);
-		else if (errno != EINTR)
-			return -ETIMEDOUT;
-	}
-	return 0;
+	node->replicas = reply_replicas(reply);
+	if (node->replicas == wanted)
+		node->reached = true;
+	if (node->replicas < wanted && node->reached)
+		node->fell_ns = now_ns;
+	connection->certain = connection->waited && node->replicas == wanted &&
+	    (node->fell_ns == 0 || now_ns - node->fell_ns >= FALL_NS);
 }
 
-/* Reads what is there, or waits for it. */
-static int
-receive_more(struct connection *connection)
+/* One that a Sentinel still calls the master may be none any more. Others need
+ * not know ROLE. */
+static void
+greeting_reply(struct connection *connection, redisReply *reply)
 {
-	char bytes[READ_SIZE];
-	ssize_t count = recv(connection->fd, bytes, sizeof(bytes), 0);
+	const struct node *node = connection->node;
+	const struct node *sentinel = connection->durable->finder.sentinel;
+	int error = reply_judge(reply, &node->address).error;
 
-	if (count > 0) {
-		connection->received += (size_t)count;
-		if (connection->received > REPLY_BYTES_MAX)
-			return -EPROTO;
-		return redisReaderFeed(
-			   connection->reader, bytes, (size_t)count) == REDIS_OK
+	if (connection->auth) {
+		connection->auth = false;
+		if (error != 0 && error != -EAGAIN)
+			error = -EACCES;
+	} else {
+		replicas_note(connection, reply);
+		if (sentinel != NULL && node != sentinel && node->replicas < 0)
+			error = -EAGAIN;
+		else if (error != -EAGAIN)
+			error = 0;
+		connection->role = false;
+		connection->state = CONNECTION_READY;
+		(void)!hwt_cancel(
+		    connection->durable->timer, connection->timer);
+	}
+	freeReplyObject(reply);
+	if (error != 0)
+		connection_refuse(connection, error);
+}
+
+/*
+ * Sending.
+ */
+
+static bool
+may_join(const struct request *command, const struct request *request)
+{
+	return command->tasks > 0 && request->tasks > 0 &&
+	    !request->buffer.failed && !command->alone && !request->alone &&
+	    !command->asking && !request->asking &&
+	    command->body_at == request->body_at &&
+	    memcmp(command->buffer.bytes, request->buffer.bytes,
+		request->body_at) == 0;
+}
+
+static void
+place_add(struct connection *connection, struct request *request, bool first)
+{
+	connection->place[connection->sent++] =
+	    (struct place){.request = request,
+		.tasks = request->tasks,
+		.writes = request->writes,
+		.asking = request->asking,
+		.first = first};
+	request->asking = false;
+}
+
+/* A command of one request, and of what can join it. Returns its length. */
+static size_t
+command_build(struct connection *connection, struct request *request)
+{
+	struct request **at = &connection->first, *other;
+	redisContext *context = connection->context;
+	unsigned i = connection->sent;
+	size_t words = request->buffer.words, tasks = request->tasks;
+	size_t bytes = request->buffer.length;
+	char head[48];
+	int length;
+
+	length = snprintf(head, sizeof(head), "%s",
+	    request->asking ? "*1\r\n$6\r\nASKING\r\n" : "");
+	place_add(connection, request, true);
+	while ((other = *at) != NULL && connection->sent < PLACES_MAX) {
+		if (!may_join(request, other) ||
+		    tasks + other->tasks > HWT_DURABLE_BATCH_MAX ||
+		    bytes + other->buffer.length > BYTES_MAX) {
+			at = &other->next;
+			continue;
+		}
+		place_add(connection, queue_remove(connection, at), false);
+		words += other->buffer.words - other->head_words;
+		tasks += other->tasks;
+		bytes += other->buffer.length;
+	}
+	length += snprintf(
+	    head + length, sizeof(head) - (size_t)length, "*%zu\r\n", words);
+	(void)redisAppendFormattedCommand(context, head, (size_t)length);
+	(void)redisAppendFormattedCommand(
+	    context, request->buffer.bytes, request->buffer.length);
+	while (++i < connection->sent) {
+		other = connection->place[i].request;
+		(void)redisAppendFormattedCommand(context,
+		    other->buffer.bytes + other->body_at,
+		    other->buffer.length - other->body_at);
+	}
+	return bytes;
+}
+
+/* WAIT and ROLE behind what writes: WAIT ends well before the requests do; if
+ * there are too few replicas, at once. ROLE alone, if writes were refused. */
+static void
+replicas_ask(struct connection *connection, bool refused)
+{
+	const struct hwt_durable *durable = connection->durable;
+	uint64_t wait_ms = durable->timeout_ns / MS_NS / 2 + 1;
+	unsigned i = 0;
+
+	while (i < connection->sent && !connection->place[i].writes)
+		i++;
+	connection->wait = i < connection->sent && durable->replicas_wanted > 0;
+	connection->role = connection->wait || refused;
+	connection->certain = !connection->wait;
+	if (connection->node->replicas != durable->replicas_wanted)
+		wait_ms = 1;
+	if (connection->wait)
+		(void)redisAppendCommand(connection->context, "WAIT %d %llu",
+		    durable->replicas_wanted, (unsigned long long)wait_ms);
+	if (connection->role)
+		(void)redisAppendCommand(connection->context, "ROLE");
+}
+
+void
+connection_flush(struct connection *connection)
+{
+	const struct node *node = connection->node;
+	int wanted = connection->durable->replicas_wanted;
+	struct request *request;
+	bool refused = false;
+	size_t bytes = 0;
+
+	if (connection->first == NULL || connection->paused ||
+	    connection->sent > 0 || connection->role)
+		return;
+	if (connection->state == CONNECTION_CLOSED)
+		connection_open(connection);
+	if (connection->state != CONNECTION_READY)
+		return;
+	connection->heard_ns = durable_now_ns(connection->durable);
+	while (connection->first != NULL && connection->sent < PLACES_MAX &&
+	    bytes < BYTES_MAX) {
+		request = queue_remove(connection, &connection->first);
+		if (request->buffer.failed) {
+			request_end(request, -ENOMEM, NULL);
+		} else if (request->writes && wanted > 0 &&
+		    (!node->reached || node->replicas > wanted)) {
+			request_end(request, -EOPNOTSUPP, NULL);
+			refused = true;
+		} else {
+			bytes += command_build(connection, request);
+		}
+	}
+	replicas_ask(connection, refused);
+	connection_write(connection);
+}
+
+/*
+ * Answers.
+ */
+
+/* A part of an answer to an add. False: it is none. */
+static bool
+read_results(const redisReply *reply, size_t at, const struct request *request)
+{
+	const redisReply *element;
+	size_t i;
+
+	for (i = 0; i < request->tasks; i++) {
+		element = reply->element[at + i];
+		if (element->type != REDIS_REPLY_INTEGER ||
+		    element->integer < 0 ||
+		    element->integer > HWT_DURABLE_CANCELLED)
+			return false;
+		request->results[i] = (unsigned char)element->integer;
+	}
+	return true;
+}
+
+/* A refusal may be about one of several requests alone: each is sent again by
+ * itself. */
+static void
+command_end(
+    struct connection *connection, unsigned first, unsigned end, int error)
+{
+	struct place *place = &connection->place[first];
+	struct request *request = place->request;
+	redisReply *reply = place->reply;
+	bool refused = reply != NULL && reply->type == REDIS_REPLY_ERROR;
+	size_t at = 0, tasks = 0;
+	unsigned i;
+
+	place->reply = NULL;
+	if (reply != NULL && !refused && place->writes &&
+	    !connection->certain) {
+		freeReplyObject(reply);
+		reply = NULL;
+		error = -ETIMEDOUT;
+	}
+	if (reply != NULL && request != NULL && end == first + 1 &&
+	    (refused || request->tasks == 0)) {
+		request_answer(request, reply);
+		return;
+	}
+	for (i = first; i < end; i++)
+		tasks += connection->place[i].tasks;
+	if (reply != NULL)
+		error =
+		    reply->type == REDIS_REPLY_ARRAY && reply->elements == tasks
 		    ? 0
-		    : -ENOMEM;
+		    : -EPROTO;
+	for (i = first; i < end; at += connection->place[i++].tasks) {
+		request = connection->place[i].request;
+		if (request == NULL)
+			continue;
+		request->alone = refused;
+		if (refused)
+			connection_queue(node_route(request), request);
+		else if (error == 0 && !read_results(reply, at, request))
+			request_end(request, -EPROTO, NULL);
+		else
+			request_end(request, error, NULL);
 	}
-	if (count == 0 || (errno != EAGAIN && errno != EINTR))
-		return -ETIMEDOUT;
-	wait_for(connection, POLLIN);
-	return 0;
+	freeReplyObject(reply);
 }
 
-int
-connection_receive(struct connection *connection, redisReply **reply)
+/* error: of what is not answered. */
+static void
+message_end(struct connection *connection, int error)
 {
-	void *got = NULL;
-	int error;
+	unsigned first, end, count = connection->sent;
 
-	connection->elements = connection->received = 0;
-	for (;;) {
-		if (redisReaderGetReply(connection->reader, &got) != REDIS_OK)
-			return -EPROTO;
-		if (got != NULL)
+	for (first = 0; first < count; first = end) {
+		end = first + 1;
+		while (end < count && !connection->place[end].first)
+			end++;
+		command_end(connection, first, end, error);
+	}
+	connection->sent = connection->answered = 0;
+	if (error == 0 && !connection->paused)
+		connection->pause_ns = 0;
+	if (connection->stale)
+		connection_refuse(connection, -EAGAIN);
+}
+
+static void
+connection_reply(struct connection *connection, redisReply *reply)
+{
+	struct place *place = &connection->place[connection->answered];
+
+	if (connection->answered < connection->sent && !place->asking) {
+		place->reply = reply;
+		reply = NULL;
+		do
+			connection->answered++;
+		while (connection->answered < connection->sent &&
+		    !connection->place[connection->answered].first);
+	} else if (connection->answered < connection->sent) {
+		place->asking = false;
+	} else if (connection->wait) {
+		connection->wait = false;
+		connection->waited = reply->type == REDIS_REPLY_INTEGER &&
+		    reply->integer >= connection->durable->replicas_wanted;
+	} else if (connection->role) {
+		connection->role = false;
+		replicas_note(connection, reply);
+	} else {
+		/* Nobody has asked for it. */
+		connection_lose(connection, -EPROTO);
+	}
+	freeReplyObject(reply);
+	if (connection->sent > 0 && connection->answered == connection->sent &&
+	    !connection->wait && !connection->role)
+		message_end(connection, 0);
+}
+
+static void
+connection_read(struct connection *connection)
+{
+	redisContext *context = connection->context;
+	void *reply = NULL;
+	bool good = true;
+
+	if (redisBufferRead(context) != REDIS_OK) {
+		connection_lose(connection, -ETIMEDOUT);
+		return;
+	}
+	connection->heard_ns = durable_now_ns(connection->durable);
+	while (good && connection->context == context) {
+		good = redisGetReplyFromReader(context, &reply) == REDIS_OK;
+		if (!good)
+			connection_lose(connection, -EPROTO);
+		else if (reply == NULL)
 			break;
-		error = receive_more(connection);
-		if (error != 0)
-			return error;
+		else if (connection->state == CONNECTION_GREETING)
+			greeting_reply(connection, reply);
+		else
+			connection_reply(connection, reply);
 	}
-	*reply = got;
-	return 0;
 }
 
-int
-connection_ask(struct connection *connection, const struct buffer *command,
-    uint64_t deadline_ns, redisReply **reply)
+void
+connection_event(struct connection *connection, uint32_t events)
 {
-	size_t sent;
-	int error = connection_limit(connection, deadline_ns);
-
-	*reply = NULL;
-	if (error == 0)
-		error = connection_send(connection, command, &sent);
-	if (error == 0)
-		error = connection_receive(connection, reply);
-	connection_rest(connection);
-	return error;
-}
-
-bool
-connection_is_usable(const struct connection *connection)
-{
-	char byte;
-
-	return recv(connection->fd, &byte, 1, MSG_PEEK) < 0 &&
-	    errno == EAGAIN &&
-	    connection->reader->len == connection->reader->pos;
+	if (connection->context != NULL && (events & EPOLLOUT))
+		connection_write(connection);
+	if (connection->context != NULL && (events & ~EPOLLOUT))
+		connection_read(connection);
 }

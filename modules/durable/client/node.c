@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: how they are connected to, and which has a slot.
+ * Which server a request goes to. On the loop, but for the start.
  *
  * Of one server, and of "file:DIR", there is one node. With Sentinels there is
- * one, too, and each connection asks them where it is. Of a cluster, the nodes
- * are those that it has named.
+ * one, too, and the finder asks them where it is, as soon as its address is
+ * needed after a connection was lost. Of a cluster, the nodes are those that it
+ * has named, and the finder asks one after the other which has which slot, when
+ * a connection was lost or a node says that it cannot serve.
  */
 #include "modules/durable/client/client.h"
 
@@ -12,327 +14,235 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFRESH_NS (50 * MS_NS)
-
-/* A command of a few words. */
-static int
-ask(struct connection *connection, uint64_t deadline_ns, redisReply **reply,
-    size_t count, const char *const *words)
-{
-	struct buffer command = {0};
-	size_t i;
-	int error;
-
-	buffer_command(&command, count);
-	for (i = 0; i < count; i++)
-		buffer_text(&command, words[i]);
-	error = connection_ask(connection, &command, deadline_ns, reply);
-	buffer_free(&command);
-	return error;
-}
-
-/* What an error reply says; others are freed by the caller. */
-static int
-judge(const redisReply *reply, const struct address *from)
-{
-	struct route_verdict verdict;
-
-	if (reply->type != REDIS_REPLY_ERROR)
-		return 0;
-	route_judge(&verdict, reply, from);
-	return verdict.error;
-}
-
-static int
-log_in(struct hwt_durable *durable, struct connection *connection,
-    uint64_t deadline_ns)
-{
-	const char *words[3] = {"AUTH"};
-	redisReply *reply;
-	size_t count = 1;
-	int error;
-
-	if (durable->password == NULL && durable->user == NULL)
-		return 0;
-	if (durable->user != NULL)
-		words[count++] = durable->user;
-	words[count++] = durable->password != NULL ? durable->password : "";
-	error = ask(connection, deadline_ns, &reply, count, words);
-	if (error != 0)
-		return error;
-	error = judge(reply, &connection->address);
-	freeReplyObject(reply);
-	return error == -EAGAIN || error == 0 ? error : -EACCES;
-}
-
-/* One that a Sentinel still calls the master may be none any more. */
-static int
-see_master(struct connection *connection, uint64_t deadline_ns)
-{
-	static const char *const words[] = {"ROLE"};
-	redisReply *reply;
-	int error = ask(connection, deadline_ns, &reply, 1, words);
-
-	if (error != 0)
-		return error;
-	error = judge(reply, &connection->address);
-	if (error == 0 && route_replicas(reply) < 0)
-		error = -EAGAIN;
-	freeReplyObject(reply);
-	return error;
-}
-
-/* Connects, and logs in. */
-static int
-connect_to(struct hwt_durable *durable, const struct address *address,
-    struct connection **connection, uint64_t deadline_ns)
-{
-	int error =
-	    connection_open(connection, durable->timer, address, deadline_ns);
-
-	if (error != 0)
-		return error;
-	error = log_in(durable, *connection, deadline_ns);
-	if (error == -ETIMEDOUT)
-		error = -ECONNREFUSED;
-	if (error != 0)
-		connection_close(*connection);
-	return error;
-}
-
-/* Where one Sentinel says that the master is. */
-static int
-ask_sentinel(struct hwt_durable *durable, const struct address *sentinel,
-    struct address *master, uint64_t deadline_ns)
-{
-	const char *words[] = {
-	    "SENTINEL", "GET-MASTER-ADDR-BY-NAME", durable->servers.name};
-	struct connection *connection;
-	redisReply *reply;
-	int error;
-
-	error =
-	    connection_open(&connection, durable->timer, sentinel, deadline_ns);
-	if (error != 0)
-		return error;
-	error = ask(connection, deadline_ns, &reply, 3, words);
-	connection_close(connection);
-	if (error != 0)
-		return error;
-	if (!route_read_address(master, reply))
-		error = -EAGAIN;
-	freeReplyObject(reply);
-	return error;
-}
-
-/* The first Sentinel that knows a master; each gets a part of the time that is
- * left, so that one that hangs leaves some for the others. */
-static int
-connect_by_sentinel(struct hwt_durable *durable, struct connection **connection,
-    uint64_t deadline_ns)
-{
-	const struct route_servers *servers = &durable->servers;
-	struct address master;
-	uint64_t now_ns, part_ns;
-	unsigned i;
-	int error = -ECONNREFUSED;
-
-	for (i = 0; i < servers->count; i++) {
-		now_ns = durable_now_ns(durable);
-		if (now_ns >= deadline_ns)
-			break;
-		part_ns = (deadline_ns - now_ns) / (servers->count - i + 1);
-		if (ask_sentinel(durable, &servers->address[i], &master,
-			now_ns + part_ns) != 0)
-			continue;
-		error = connect_to(durable, &master, connection,
-		    durable_now_ns(durable) + part_ns);
-		if (error != 0)
-			continue;
-		error = see_master(*connection, deadline_ns);
-		if (error == 0)
-			return 0;
-		connection_close(*connection);
-		error = -EAGAIN;
-	}
-	return error;
-}
-
-int
-node_connect(struct hwt_durable *durable, const struct node *node,
-    struct connection **connection, uint64_t deadline_ns)
-{
-	int fd, error;
-
-	if (durable->servers.kind == ROUTE_SENTINEL)
-		return connect_by_sentinel(durable, connection, deadline_ns);
-	if (durable->servers.kind != ROUTE_FILE)
-		return connect_to(
-		    durable, &node->address, connection, deadline_ns);
-	error = embedded_connect(durable, &fd);
-	return error != 0 ? error
-			  : connection_adopt(connection, durable->timer, fd);
-}
-
-/* With the lock. */
 static struct node *
-node_find_or_make(struct hwt_durable *durable, const struct address *address)
+node_create(struct hwt_durable *durable, const struct address *address)
+{
+	struct node *node = calloc(1, sizeof(*node));
+
+	if (node == NULL)
+		return NULL;
+	if (address != NULL)
+		node->address = *address;
+	node->replicas = -1;
+	connection_create(&node->connection, durable, node);
+	return node;
+}
+
+/* The index of the node at an address, plus one. 0: no memory, or too many. */
+static uint16_t
+node_at(struct hwt_durable *durable, const struct address *address)
 {
 	struct node *node;
 	unsigned i;
 
 	for (i = 0; i < durable->nodes; i++) {
-		if (route_is_same(&durable->node[i]->address, address))
-			return durable->node[i];
+		if (strcmp(durable->node[i]->address.text, address->text) == 0)
+			return (uint16_t)(i + 1);
 	}
-	if (durable->nodes == ROUTE_NODES_MAX)
-		return NULL;
-	node = calloc(1, sizeof(*node));
+	node = i < NODES_MAX ? node_create(durable, address) : NULL;
 	if (node == NULL)
-		return NULL;
-	node->address = *address;
-	node->last = &node->first;
+		return 0;
 	durable->node[durable->nodes++] = node;
-	return node;
+	return (uint16_t)durable->nodes;
 }
 
-struct node *
-node_at(struct hwt_durable *durable, const struct address *address)
+struct connection *
+node_route(struct request *request)
 {
-	struct node *node;
+	struct hwt_durable *durable = request->durable;
+	struct connection *own = request->own;
+	struct node *node = request->asked;
+	unsigned index = durable->node_of[request->slot];
 
-	(void)pthread_mutex_lock(&durable->lock);
-	node = node_find_or_make(durable, address);
-	(void)pthread_mutex_unlock(&durable->lock);
-	return node;
-}
-
-/* With the lock. */
-static void
-set_slots(struct hwt_durable *durable, const struct node *node, unsigned first,
-    unsigned last)
-{
-	unsigned i, slot;
-
-	for (i = 0; i < durable->nodes && durable->node[i] != node; i++)
-		continue;
-	for (slot = first; slot <= last && i < durable->nodes; slot++)
-		durable->node_of[slot] = (uint16_t)(i + 1);
+	request->asked = NULL;
+	if (request->node != NULL)
+		node = request->node;
+	else if (node == NULL)
+		node = durable->node[index > 0 ? index - 1 : 0];
+	if (own == NULL)
+		return &node->connection;
+	if (own->node != node)
+		connection_close(own);
+	own->node = node;
+	return own;
 }
 
 void
-node_set_slot(
-    struct hwt_durable *durable, unsigned slot, const struct node *node)
+node_redirect(struct request *request, const struct verdict *verdict)
 {
-	(void)pthread_mutex_lock(&durable->lock);
-	set_slots(durable, node, slot, slot);
-	(void)pthread_mutex_unlock(&durable->lock);
+	struct hwt_durable *durable = request->durable;
+	uint16_t index = node_at(durable, &verdict->address);
+
+	if (index == 0)
+		return;
+	request->asked = durable->node[index - 1];
+	request->asking = verdict->action == ACTION_ASK;
+	if (!request->asking && durable->servers.kind == SERVER_CLUSTER)
+		durable->node_of[verdict->slot] = index;
 }
 
-struct node *
-node_of_slot(struct hwt_durable *durable, unsigned slot)
-{
-	unsigned index;
+/*
+ * The finder.
+ */
 
-	(void)pthread_mutex_lock(&durable->lock);
-	index =
-	    durable->servers.kind == ROUTE_CLUSTER ? durable->node_of[slot] : 1;
-	(void)pthread_mutex_unlock(&durable->lock);
-	return durable->node[index > 0 ? index - 1 : 0];
-}
-
-/* False: it is no answer to CLUSTER SLOTS. */
+/* {first, last, {host, port, ...}, ...} of each range. */
 static bool
 take_slots(struct hwt_durable *durable, const redisReply *reply,
     const struct address *from)
 {
-	struct route_range range;
-	const struct node *node;
+	struct address address = {""};
+	redisReply *const *field;
+	uint16_t index;
+	long long slot;
 	size_t i;
 
-	if (reply->type != REDIS_REPLY_ARRAY)
-		return false;
-	(void)pthread_mutex_lock(&durable->lock);
 	for (i = 0; i < reply->elements; i++) {
-		if (!route_read_range(&range, reply->element[i], from))
-			break;
-		node = node_find_or_make(durable, &range.address);
-		set_slots(durable, node, range.first, range.last);
+		field = reply->element[i]->element;
+		if (reply->element[i]->type != REDIS_REPLY_ARRAY ||
+		    reply->element[i]->elements < 3 || field[0]->integer < 0 ||
+		    field[1]->integer >= SLOTS ||
+		    !reply_address(&address, field[2], from))
+			return false;
+		index = node_at(durable, &address);
+		for (slot = field[0]->integer;
+		     slot <= field[1]->integer && index > 0; slot++)
+			durable->node_of[slot] = index;
 	}
-	(void)pthread_mutex_unlock(&durable->lock);
-	return i == reply->elements && i > 0;
+	return i > 0;
 }
 
-static int
-refresh_from(struct hwt_durable *durable, const struct address *address,
-    uint64_t deadline_ns)
+bool
+nodes_take(struct request *request, const redisReply *reply)
 {
-	static const char *const words[] = {"CLUSTER", "SLOTS"};
-	struct connection *connection;
-	redisReply *reply;
-	int error;
+	struct hwt_durable *durable = request->durable;
+	const struct address *from = &request->node->address;
 
-	error = connect_to(durable, address, &connection, deadline_ns);
-	if (error != 0)
-		return error;
-	error = ask(connection, deadline_ns, &reply, 2, words);
-	connection_close(connection);
-	if (error != 0)
-		return error;
-	error = judge(reply, address);
-	if (error == 0 && !take_slots(durable, reply, address))
-		error = -EPROTO;
-	freeReplyObject(reply);
-	return error;
+	return durable->servers.kind == SERVER_SENTINEL
+	    ? reply_address(&durable->node[0]->address, reply, from)
+	    : reply->type == REDIS_REPLY_ARRAY &&
+		take_slots(durable, reply, from);
 }
 
-/* Whom to ask next: each node once, the servers of the options among them.
- * False: there is no other. */
-static bool
-refresh_next(
-    struct hwt_durable *durable, unsigned index, struct address *address)
+static void
+finder_ask(struct hwt_durable *durable)
 {
-	bool there;
+	struct finder *finder = &durable->finder;
+	bool sentinel = finder->sentinel != NULL;
+	unsigned count = sentinel ? durable->servers.count : durable->nodes;
+	unsigned index = finder->next % count;
 
-	(void)pthread_mutex_lock(&durable->lock);
-	there = index < durable->nodes;
-	if (there)
-		*address = durable->node[index]->address;
-	(void)pthread_mutex_unlock(&durable->lock);
-	return there;
-}
-
-int
-node_refresh(struct hwt_durable *durable, uint64_t deadline_ns)
-{
-	uint64_t now_ns = durable_now_ns(durable);
-	struct address address;
-	int error = -ECONNREFUSED;
-	unsigned i;
-	bool fresh;
-
-	if (durable->servers.kind != ROUTE_CLUSTER)
-		return 0;
-	(void)pthread_mutex_lock(&durable->lock);
-	fresh = durable->refreshed_ns != 0 &&
-	    now_ns - durable->refreshed_ns < REFRESH_NS;
-	durable->refreshed_ns = now_ns;
-	(void)pthread_mutex_unlock(&durable->lock);
-	for (i = 0; !fresh && refresh_next(durable, i, &address); i++) {
-		now_ns = durable_now_ns(durable);
-		if (now_ns >= deadline_ns)
-			return error;
-		error = refresh_from(
-		    durable, &address, now_ns + (deadline_ns - now_ns) / 3);
-		if (error == 0)
-			return 0;
+	finder->busy = finder->tried++ < count;
+	if (!finder->busy)
+		return;
+	finder->request.node = durable->node[index];
+	if (sentinel) {
+		connection_close(&finder->sentinel->connection);
+		finder->sentinel->address = durable->servers.address[index];
+		finder->request.node = finder->sentinel;
 	}
-	return fresh ? 0 : error;
+	request_start(durable, &finder->request);
+}
+
+static void
+finder_done(struct request *request)
+{
+	struct finder *finder = &request->durable->finder;
+
+	freeReplyObject(request->reply);
+	request->reply = NULL;
+	finder->busy = false;
+	if (request->error == 0)
+		return;
+	finder->next++;
+	finder_ask(request->durable);
+}
+
+static void
+finder_start(struct hwt_durable *durable)
+{
+	if (durable->finder.busy)
+		return;
+	durable->finder.tried = 0;
+	finder_ask(durable);
+}
+
+bool
+node_is_known(struct connection *connection)
+{
+	if (connection->node->address.text[0] != '\0' ||
+	    connection->durable->servers.kind != SERVER_SENTINEL)
+		return true;
+	finder_start(connection->durable);
+	return false;
 }
 
 void
+node_lost(struct connection *connection)
+{
+	const struct servers *servers = &connection->durable->servers;
+
+	if (servers->kind == SERVER_SENTINEL)
+		connection->node->address.text[0] = '\0';
+	else if (servers->kind == SERVER_CLUSTER)
+		finder_start(connection->durable);
+}
+
+/*
+ * Start and end.
+ */
+
+int
+nodes_create(struct hwt_durable *durable)
+{
+	struct servers *servers = &durable->servers;
+	struct finder *finder = &durable->finder;
+	struct request *request = &finder->request;
+	unsigned i, count = servers->count;
+
+	request->done = finder_done;
+	request->once = request->finds = true;
+	request->timeout_ns = durable->timeout_ns / 4;
+	if (servers->kind == SERVER_SENTINEL) {
+		count = 0;
+		finder->sentinel = node_create(durable, NULL);
+		if (finder->sentinel == NULL)
+			return -ENOMEM;
+		request_text(request, "SENTINEL");
+		request_text(request, "GET-MASTER-ADDR-BY-NAME");
+		request_text(request, servers->name);
+	} else {
+		request_text(request, "CLUSTER");
+		request_text(request, "SLOTS");
+	}
+	for (i = 0; i < count; i++) {
+		if (node_at(durable, &servers->address[i]) == 0)
+			return -ENOMEM;
+	}
+	if (count == 0 && node_at(durable, &(struct address){""}) == 0)
+		return -ENOMEM;
+	if (count > 0)
+		servers->count = durable->nodes; /* some may be there twice */
+	return request->buffer.failed ? -ENOMEM : 0;
+}
+
+static void
 node_destroy(struct node *node)
 {
-	connection_close(node->connection);
+	if (node != NULL)
+		connection_destroy(&node->connection);
 	free(node);
+}
+
+void
+nodes_destroy(struct hwt_durable *durable)
+{
+	struct finder *finder = &durable->finder;
+
+	if (finder->busy)
+		(void)!hwt_cancel(durable->timer, finder->request.timeout);
+	request_free(&finder->request);
+	while (durable->nodes > 0)
+		node_destroy(durable->node[--durable->nodes]);
+	node_destroy(finder->sentinel);
+	finder->sentinel = NULL;
 }

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens and closes a handle. It stands above all parts of the client: the first
- * call shows whether the server can be used.
+ * Opens and closes a handle, and any command for the programs. It stands above
+ * the other parts: the first command shows whether the server can be used.
  */
 #define _GNU_SOURCE
+#include "modules/durable/client/client.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
-#include <unistd.h>
 
-#include "modules/durable/client/client.h"
 #include "sys/valid.h"
 
 #define SERVERS_DEFAULT "127.0.0.1:7379"
@@ -21,7 +20,6 @@
 #define TIMEOUT_MOST HWT_MIN(60)
 #define REPLICAS_MOST 10
 #define PASSWORD_MAX 512
-#define LOG_LINE_MAX 512
 
 bool
 durable_is_own(const struct hwt_durable *durable)
@@ -41,7 +39,7 @@ durable_now_ns(const struct hwt_durable *durable)
 void
 durable_log(const struct hwt_durable *durable, const char *format, ...)
 {
-	char line[LOG_LINE_MAX];
+	char line[512];
 	va_list list;
 
 	va_start(list, format);
@@ -53,42 +51,104 @@ durable_log(const struct hwt_durable *durable, const char *format, ...)
 		(void)fprintf(stderr, "hwt_durable: %s\n", line);
 }
 
-struct nap {
-	pthread_mutex_t lock;
-	pthread_cond_t end;
-	bool over;
+/*
+ * Any command.
+ */
+
+int
+durable_call(struct hwt_durable *durable, const char *queue,
+    const struct durable_word *words, size_t count, redisReply **reply)
+{
+	char command[32];
+	struct request request;
+	size_t i;
+	int error;
+
+	*reply = NULL;
+	if (!durable_is_own(durable))
+		return -EOWNERDEAD;
+	if (count == 0 || words[0].length >= sizeof(command) ||
+	    !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
+		return -EINVAL;
+	memcpy(command, words[0].bytes, words[0].length);
+	command[words[0].length] = '\0';
+	request_begin(&request, durable, command, queue);
+	for (i = 1; i < count; i++)
+		request_word(&request, words[i].bytes, words[i].length);
+	requests_run(durable, &request, 1);
+	error = request.error;
+	*reply = request.reply;
+	request.reply = NULL;
+	request_free(&request);
+	return error;
+}
+
+/* The nodes that have slots, or the one. */
+struct masters {
+	struct hwt_durable *durable;
+	struct node *node[NODES_MAX];
 };
 
 static void
-nap_end(hwt_timeout timeout, void *arg)
+list_masters(void *arg)
 {
-	struct nap *nap = arg;
+	struct masters *masters = arg;
+	struct hwt_durable *durable = masters->durable;
+	unsigned slot, index;
 
-	(void)timeout;
-	(void)pthread_mutex_lock(&nap->lock);
-	nap->over = true;
-	(void)pthread_cond_signal(&nap->end);
-	(void)pthread_mutex_unlock(&nap->lock);
+	if (durable->servers.kind != SERVER_CLUSTER)
+		masters->node[0] = durable->node[0];
+	for (slot = 0; slot < SLOTS; slot++) {
+		index = durable->node_of[slot];
+		if (index > 0)
+			masters->node[index - 1] = durable->node[index - 1];
+	}
+}
+
+static int
+call_node(struct hwt_durable *durable, struct node *node,
+    const struct durable_word *words, size_t count,
+    int (*visit)(void *ctx, const redisReply *reply), void *ctx)
+{
+	struct request request = {.node = node,
+	    .once = durable->servers.kind == SERVER_CLUSTER,
+	    .finds = visit == NULL};
+	size_t i;
+	int error;
+
+	for (i = 0; i < count; i++)
+		request_word(&request, words[i].bytes, words[i].length);
+	requests_run(durable, &request, 1);
+	error = request.error;
+	if (error == 0 && visit != NULL)
+		error = visit(ctx, request.reply);
+	request_free(&request);
+	return error;
 }
 
 int
-durable_nap(struct hwt_durable *durable, uint64_t ns)
+durable_call_each(struct hwt_durable *durable, const struct durable_word *words,
+    size_t count, int (*visit)(void *ctx, const redisReply *reply), void *ctx)
 {
-	struct nap nap = {
-	    PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
-	hwt_timeout timeout;
-	int error;
+	struct masters masters = {.durable = durable};
+	unsigned i;
+	int error = 0;
 
-	error = hwt_new_timeout(durable->timer, &timeout, nap_end, &nap, ns);
-	if (error != 0)
-		return error;
-	(void)pthread_mutex_lock(&nap.lock);
-	while (!nap.over)
-		(void)pthread_cond_wait(&nap.end, &nap.lock);
-	(void)pthread_mutex_unlock(&nap.lock);
-	/* The task may not have unlocked it yet. */
-	(void)!hwt_cancel_wait(durable->timer, timeout);
-	return 0;
+	if (!durable_is_own(durable))
+		return -EOWNERDEAD;
+	loop_call(durable, list_masters, &masters);
+	for (i = 0; i < NODES_MAX && error == 0; i++) {
+		if (masters.node[i] != NULL)
+			error = call_node(
+			    durable, masters.node[i], words, count, visit, ctx);
+	}
+	return error;
+}
+
+const char *
+durable_space(const struct hwt_durable *durable)
+{
+	return durable->space;
 }
 
 /*
@@ -107,84 +167,56 @@ options_are_valid(const struct hwt_durable_options *options)
 	    RESERVED_IS_ZERO(options);
 }
 
-/* -EINVAL: it is too long, or has a byte that a text cannot have; what is left
- * of it would be another password. */
-static int
-keep_password(struct hwt_durable *durable, const char *line, size_t count)
-{
-	const char *end = memchr(line, '\n', count);
-	size_t length = end != NULL ? (size_t)(end - line) : count;
-
-	if (length > 0 && line[length - 1] == '\r')
-		length--;
-	if (length > PASSWORD_MAX || memchr(line, 0, length) != NULL) {
-		durable_log(durable,
-		    "the first line of the password file has more than %d "
-		    "bytes, or a zero byte",
-		    PASSWORD_MAX);
-		return -EINVAL;
-	}
-	durable->password = strndup(line, length);
-	return durable->password != NULL ? 0 : -ENOMEM;
-}
-
+/* The first line. -EINVAL: it is too long, or has a byte that a text cannot
+ * have; what is left of it would be another password. */
 static int
 read_password(struct hwt_durable *durable, const char *path)
 {
-	char line[PASSWORD_MAX + 2]; /* its end, or one byte too many */
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	FILE *file = fopen(path, "re");
+	size_t size = 0, length = 0;
 	ssize_t count = -1;
-	size_t length = 0;
 	int error = -ENOENT;
 
-	while (fd >= 0 && length < sizeof(line)) {
-		count = read(fd, line + length, sizeof(line) - length);
-		if (count <= 0)
-			break;
-		length += (size_t)count;
+	if (file != NULL) {
+		count = getline(&durable->password, &size, file);
+		(void)fclose(file);
 	}
-	if (fd >= 0)
-		(void)close(fd);
-	if (count >= 0 && length > 0)
-		error = keep_password(durable, line, length);
-	else
-		durable_log(durable, "%s: no password can be read", path);
-	explicit_bzero(line, sizeof(line));
+	if (count > 0) {
+		length = strcspn(durable->password, "\r\n");
+		error = length > PASSWORD_MAX ||
+			strlen(durable->password) != (size_t)count
+		    ? -EINVAL
+		    : 0;
+		durable->password[length] = '\0';
+	}
+	if (error != 0)
+		durable_log(durable, "%s: its first line is no password", path);
 	return error;
-}
-
-/* A copy of a text that may be NULL. */
-static int
-copy_text(char **to, const char *text)
-{
-	if (text == NULL)
-		return 0;
-	*to = strdup(text);
-	return *to != NULL ? 0 : -ENOMEM;
 }
 
 static int
 read_options(
     struct hwt_durable *durable, const struct hwt_durable_options *options)
 {
-	int error;
-
 	if (options->log != NULL)
 		durable->log = *options->log;
 	durable->timeout_ns =
 	    options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT;
 	durable->replicas_wanted = (int)options->replicas;
-	(void)snprintf(durable->space, sizeof(durable->space), "%s",
-	    options->space != NULL ? options->space : "hwt");
-	error = copy_text(&durable->text,
+	(void)strcpy(
+	    durable->space, options->space != NULL ? options->space : "hwt");
+	durable->text = strdup(
 	    options->servers != NULL ? options->servers : SERVERS_DEFAULT);
-	if (error == 0)
-		error = copy_text(&durable->user, options->user);
-	if (error == 0)
-		error = route_read_servers(&durable->servers, durable->text);
-	if (error == 0 && options->password_file != NULL)
-		error = read_password(durable, options->password_file);
-	return error;
+	if (options->user != NULL)
+		durable->user = strdup(options->user);
+	if (durable->text == NULL ||
+	    (options->user != NULL && durable->user == NULL))
+		return -ENOMEM;
+	if (!servers_read(&durable->servers, durable->text))
+		return -EINVAL;
+	return options->password_file != NULL
+	    ? read_password(durable, options->password_file)
+	    : 0;
 }
 
 static int
@@ -194,28 +226,8 @@ make_timer(struct hwt_durable *durable, struct hwt *timer)
 	    .tick_ns = MS_NS, .thread_name = "hwt-durable"};
 
 	durable->timer = timer;
-	if (timer != NULL)
-		return 0;
-	durable->own_timer = true;
-	return hwt_create(&durable->timer, &options);
-}
-
-/* The servers of the options. */
-static int
-make_nodes(struct hwt_durable *durable)
-{
-	unsigned i;
-
-	if (durable->servers.count == 0 ||
-	    durable->servers.kind == ROUTE_SENTINEL)
-		return node_at(durable, &(struct address){"", 0}) != NULL
-		    ? 0
-		    : -ENOMEM;
-	for (i = 0; i < durable->servers.count; i++) {
-		if (node_at(durable, &durable->servers.address[i]) == NULL)
-			return -ENOMEM;
-	}
-	return 0;
+	durable->own_timer = timer == NULL;
+	return timer != NULL ? 0 : hwt_create(&durable->timer, &options);
 }
 
 static int
@@ -225,20 +237,26 @@ see_queues(void *ctx, const redisReply *reply)
 	return reply->type == REDIS_REPLY_ARRAY ? 0 : -EPROTO;
 }
 
+/* Nothing can have happened, so no error is uncertain. */
 static int
 greet(struct hwt_durable *durable)
 {
-	static const struct durable_word words[] = {
-	    {"HWT.QUEUES", 10}, {"0", 1}, {"1", 1}};
-	uint64_t deadline_ns = durable_now_ns(durable) + durable->timeout_ns;
+	static const struct durable_word words[] = {{"HWT.QUEUES", 10},
+	    {"0", 1}, {"1", 1}, {"CLUSTER", 7}, {"SLOTS", 5}};
+	unsigned i = 0;
 	int error = 0;
 
-	if (durable->servers.kind == ROUTE_FILE)
+	if (durable->servers.kind == SERVER_FILE)
 		error = embedded_start(durable, durable->servers.folder);
-	if (error == 0)
-		error = node_refresh(durable, deadline_ns);
+	else if (durable->servers.kind == SERVER_CLUSTER)
+		do
+			error = call_node(durable, durable->node[i], words + 3,
+			    2, NULL, NULL);
+		while (error != 0 && ++i < durable->servers.count);
 	if (error == 0)
 		error = durable_call_each(durable, words, 3, see_queues, NULL);
+	if (error == -ETIMEDOUT)
+		error = -ECONNREFUSED;
 	if (error != 0)
 		durable_log(durable, "%s: %s", durable->text,
 		    error == -EOPNOTSUPP ? "it knows no commands of hwt"
@@ -251,21 +269,19 @@ greet(struct hwt_durable *durable)
 static void
 durable_free(struct hwt_durable *durable)
 {
-	unsigned i;
+	bool own_timer = durable->own_timer && durable->timer != NULL;
 
-	for (i = 0; i < durable->nodes; i++)
-		node_destroy(durable->node[i]);
-	embedded_stop(durable->embedded);
-	if (durable->own_timer && durable->timer != NULL) {
+	if (own_timer)
 		(void)!hwt_stop(durable->timer, NULL);
+	loop_stop(durable);
+	embedded_stop(durable->embedded);
+	if (own_timer)
 		(void)!hwt_destroy(durable->timer);
-	}
 	if (durable->password != NULL)
 		explicit_bzero(durable->password, strlen(durable->password));
 	free(durable->password);
 	free(durable->user);
 	free(durable->text);
-	(void)pthread_mutex_destroy(&durable->lock);
 	free(durable);
 }
 
@@ -286,35 +302,31 @@ hwt_durable_open(
 	made = calloc(1, sizeof(*made));
 	if (made == NULL)
 		return -ENOMEM;
-	(void)pthread_mutex_init(&made->lock, NULL);
+	made->epoll = -1;
 	error = read_options(made, options);
 	if (error == 0)
 		error = make_timer(made, options->timer);
 	if (error == 0)
-		error = make_nodes(made);
+		error = nodes_create(made);
+	if (error == 0)
+		error = loop_start(made);
 	if (error == 0)
 		error = greet(made);
-	if (error != 0) {
+	if (error != 0)
 		durable_free(made);
-		return error;
-	}
-	*durable = made;
-	return 0;
+	else
+		*durable = made;
+	return error;
 }
 
 int
 hwt_durable_close(struct hwt_durable *durable)
 {
-	bool busy;
-
 	if (durable == NULL)
 		return 0;
 	if (!durable_is_own(durable))
 		return -EOWNERDEAD;
-	(void)pthread_mutex_lock(&durable->lock);
-	busy = durable->workers > 0;
-	(void)pthread_mutex_unlock(&durable->lock);
-	if (busy)
+	if (atomic_load(&durable->workers) > 0)
 		return -EBUSY;
 	durable_free(durable);
 	return 0;

@@ -15,7 +15,6 @@
 
 #include "sys/valid.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 #define ADD_BYTES_MAX ((size_t)64 << 20) /* hwtd takes commands of 80 MiB */
 
 bool
@@ -38,37 +37,25 @@ id_is_valid(const char *id, size_t length)
 	return id != NULL && length >= 1 && length <= HWT_DURABLE_ID_MAX;
 }
 
-static uint64_t
-unix_now_ns(void)
+static bool
+due_is_valid(uint64_t delay_or_due_ns, uint32_t flags)
 {
 	struct timespec now = {0};
+	uint64_t most = HWT_DURABLE_DELAY_MAX;
 
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t
-ms_of(uint64_t ns)
-{
-	return ns / MS_NS + (ns % MS_NS != 0);
-}
-
-/* now_ns: Unix time. */
-static bool
-due_is_valid(uint64_t delay_or_due_ns, uint32_t flags, uint64_t now_ns)
-{
-	if (flags & ~HWT_DURABLE_AT)
-		return false;
-	return delay_or_due_ns <=
-	    HWT_DURABLE_DELAY_MAX + (flags & HWT_DURABLE_AT ? now_ns : 0);
+	if (flags & HWT_DURABLE_AT) {
+		(void)clock_gettime(CLOCK_REALTIME, &now);
+		most += HWT_SEC(now.tv_sec);
+	}
+	return (flags & ~HWT_DURABLE_AT) == 0 && delay_or_due_ns <= most;
 }
 
 static bool
-task_is_valid(const struct hwt_durable_task *task, uint64_t now_ns)
+task_is_valid(const struct hwt_durable_task *task)
 {
 	return id_is_valid(task->id, task->id_length) &&
 	    name_is_valid(task->queue, HWT_DURABLE_QUEUE_MAX) &&
-	    due_is_valid(task->delay_ns, task->flags, now_ns) &&
+	    due_is_valid(task->delay_ns, task->flags) &&
 	    task->max_attempts <= HWT_DURABLE_ATTEMPTS_MAX &&
 	    task->payload_length <= HWT_DURABLE_PAYLOAD_MAX &&
 	    (task->payload != NULL || task->payload_length == 0) &&
@@ -83,13 +70,11 @@ static bool
 tasks_are_valid(
     const struct hwt_durable_task *tasks, size_t count, int *results)
 {
-	uint64_t now_ns = unix_now_ns();
 	bool valid = true;
 	size_t i;
 
 	for (i = 0; i < count; i++) {
-		results[i] =
-		    task_is_valid(&tasks[i], now_ns) ? -ECANCELED : -EINVAL;
+		results[i] = task_is_valid(&tasks[i]) ? -ECANCELED : -EINVAL;
 		valid &= results[i] == -ECANCELED;
 	}
 	return valid;
@@ -110,102 +95,59 @@ tasks_are_alike(
 	    a->result_ns == b->result_ns && strcmp(a->queue, b->queue) == 0;
 }
 
+/* A duration, if it is set. */
 static void
-add_begin(struct call *call, const struct hwt_durable *durable,
+add_option(struct request *request, const char *word, uint64_t ns)
+{
+	if (ns == 0)
+		return;
+	request_text(request, word);
+	request_number(request, ms_of(ns));
+}
+
+static void
+add_begin(struct request *request, const struct hwt_durable *durable,
     const struct hwt_durable_task *task)
 {
-	call_begin(call, durable, "HWT.ADD", task->queue);
-	call->writes = true;
-	if (task->max_attempts != 0) {
-		call_text(call, "ATTEMPTS");
-		call_number(call, task->max_attempts);
-	}
+	request_begin(request, durable, "HWT.ADD", task->queue);
+	request->writes = true;
+	add_option(request, "ATTEMPTS", task->max_attempts * MS_NS);
 	if (task->retry_most_ns != 0) {
-		call_text(call, "RETRY");
-		call_number(call, ms_of(task->retry_first_ns));
-		call_number(call, ms_of(task->retry_most_ns));
+		request_text(request, "RETRY");
+		request_number(request, ms_of(task->retry_first_ns));
+		request_number(request, ms_of(task->retry_most_ns));
 	}
-	if (task->expires_ns != 0) {
-		call_text(call, "EXPIRES");
-		call_number(call, ms_of(task->expires_ns));
-	}
-	if (task->result_ns != 0) {
-		call_text(call, "RESULT");
-		call_number(call, ms_of(task->result_ns));
-	}
-	if (task->flags & HWT_DURABLE_AT) {
-		call_text(call, "EACH");
-	} else {
-		call_text(call, "IN");
-		call_number(call, ms_of(task->delay_ns));
-	}
-	call_text(call, "TASKS");
-	call->head_words = call->words;
-	call->body_at = call->buffer.length;
+	add_option(request, "EXPIRES", task->expires_ns);
+	add_option(request, "RESULT", task->result_ns);
+	request_text(request, task->flags & HWT_DURABLE_AT ? "EACH" : "IN");
+	if (!(task->flags & HWT_DURABLE_AT))
+		request_number(request, ms_of(task->delay_ns));
+	request_text(request, "TASKS");
+	request->head_words = request->buffer.words;
+	request->body_at = request->buffer.length;
 }
 
 static void
-add_task(struct call *call, const struct hwt_durable_task *task)
+add_task(struct request *request, const struct hwt_durable_task *task)
 {
-	call_word(call, task->id, task->id_length);
+	request_word(request, task->id, task->id_length);
 	if (task->flags & HWT_DURABLE_AT)
-		call_number(call, ms_of(task->due_unix_ns));
-	call_word(call, task->payload, task->payload_length);
-	call->tasks++;
+		request_number(request, ms_of(task->due_unix_ns));
+	request_word(request, task->payload, task->payload_length);
+	request->tasks++;
 }
 
-/*
- * An add: its commands, and which task is in which one.
- */
+/* An add: its commands, and which task is in which one. */
 struct add {
-	struct call *calls;
+	struct request *requests;
 	size_t count;
-	const struct hwt_durable_task **first; /* of each call */
-	uint16_t *call_of; /* each task's call */
-	unsigned char *answers; /* room for one of each task, by call */
+	const struct hwt_durable_task *first[HWT_DURABLE_BATCH_MAX];
+	uint16_t request_of[HWT_DURABLE_BATCH_MAX];
+	/* One of each task, by request. */
+	unsigned char answers[HWT_DURABLE_BATCH_MAX];
 };
 
-/* False: no memory. */
-static bool
-add_allocate(struct add *add, size_t count)
-{
-	add->calls = calloc(count, sizeof(*add->calls));
-	add->first = calloc(count, sizeof(*add->first));
-	add->call_of = calloc(count, sizeof(*add->call_of));
-	add->answers = calloc(count, 1);
-	return add->calls != NULL && add->first != NULL &&
-	    add->call_of != NULL && add->answers != NULL;
-}
-
-static void
-add_free(struct add *add)
-{
-	size_t i;
-
-	for (i = 0; i < add->count; i++)
-		call_free(&add->calls[i]);
-	free(add->calls);
-	free(add->first);
-	free(add->call_of);
-	free(add->answers);
-}
-
 /* Tasks that are alike mostly follow each other, or take turns. */
-static size_t
-add_find(struct add *add, const struct hwt_durable *durable,
-    const struct hwt_durable_task *task)
-{
-	size_t i;
-
-	for (i = add->count; i > 0; i--) {
-		if (tasks_are_alike(add->first[i - 1], task))
-			return i - 1;
-	}
-	add->first[add->count] = task;
-	add_begin(&add->calls[add->count], durable, task);
-	return add->count++;
-}
-
 static void
 add_build(struct add *add, const struct hwt_durable *durable,
     const struct hwt_durable_task *tasks, size_t count)
@@ -214,51 +156,51 @@ add_build(struct add *add, const struct hwt_durable *durable,
 	size_t i, at;
 
 	for (i = 0; i < count; i++) {
-		at = add_find(add, durable, &tasks[i]);
-		add->call_of[i] = (uint16_t)at;
-		add_task(&add->calls[at], &tasks[i]);
+		at = add->count;
+		while (
+		    at > 0 && !tasks_are_alike(add->first[at - 1], &tasks[i]))
+			at--;
+		if (at == 0) {
+			add->first[add->count] = &tasks[i];
+			add_begin(
+			    &add->requests[add->count], durable, &tasks[i]);
+			at = ++add->count;
+		}
+		add->request_of[i] = (uint16_t)--at;
+		add_task(&add->requests[at], &tasks[i]);
 	}
 	for (i = 0; i < add->count; i++) {
-		add->calls[i].results = answers;
-		answers += add->calls[i].tasks;
+		add->requests[i].results = answers;
+		answers += add->requests[i].tasks;
 	}
-}
-
-static int
-add_read(struct add *add, size_t count, int *results)
-{
-	struct call *call;
-	int error = 0;
-	size_t i;
-
-	for (i = 0; i < count; i++) {
-		call = &add->calls[add->call_of[i]];
-		results[i] = call->error != 0 ? call->error : *call->results++;
-		if (results[i] < 0 && error == 0)
-			error = results[i];
-	}
-	return error;
 }
 
 static int
 add_all(struct hwt_durable *durable, size_t count,
     const struct hwt_durable_task *tasks, int *results)
 {
-	struct add add = {.count = 0};
-	int error = -ENOMEM;
+	struct add add = {.requests = calloc(count, sizeof(struct request))};
+	struct request *request;
+	int error = 0;
 	size_t i;
 
-	if (!tasks_are_valid(tasks, count, results))
-		return -EINVAL;
-	if (add_allocate(&add, count)) {
+	if (add.requests != NULL) {
 		add_build(&add, durable, tasks, count);
-		call_run(durable, add.calls, add.count);
-		error = add_read(&add, count, results);
-	} else {
-		for (i = 0; i < count; i++)
-			results[i] = -ENOMEM;
+		requests_run(durable, add.requests, add.count);
 	}
-	add_free(&add);
+	for (i = 0; i < count; i++) {
+		results[i] = -ENOMEM;
+		if (add.requests != NULL) {
+			request = &add.requests[add.request_of[i]];
+			results[i] = request->error != 0 ? request->error
+							 : *request->results++;
+		}
+		if (results[i] < 0 && error == 0)
+			error = results[i];
+	}
+	for (i = 0; i < add.count; i++)
+		request_free(&add.requests[i]);
+	free(add.requests);
 	return error;
 }
 
@@ -280,7 +222,11 @@ hwt_durable_add(struct hwt_durable *durable, size_t count,
 		bytes += tasks[i].payload_length;
 	if (count > 1 && bytes > ADD_BYTES_MAX)
 		return -EINVAL;
-	return add_all(durable, count, tasks, results != NULL ? results : own);
+	if (results == NULL)
+		results = own;
+	if (!tasks_are_valid(tasks, count, results))
+		return -EINVAL;
+	return add_all(durable, count, tasks, results);
 }
 
 /*
@@ -288,32 +234,35 @@ hwt_durable_add(struct hwt_durable *durable, size_t count,
  */
 
 static int
-check_one(const struct hwt_durable *durable, const char *queue, const char *id,
-    size_t id_length)
+call_begin(struct request *request, const struct hwt_durable *durable,
+    const char *command, const char *queue)
 {
-	if (durable == NULL || !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX) ||
-	    !id_is_valid(id, id_length))
+	if (durable == NULL || !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
 		return -EINVAL;
-	return durable_is_own(durable) ? 0 : -EOWNERDEAD;
+	if (!durable_is_own(durable))
+		return -EOWNERDEAD;
+	request_begin(request, durable, command, queue);
+	return 0;
 }
 
 /* The answer is an array of one number: 1, or 0 for -ENOENT. */
 static int
-run_one(struct hwt_durable *durable, struct call *call)
+call_run(struct hwt_durable *durable, struct request *request)
 {
 	const redisReply *reply;
 	int error;
 
-	call_run(durable, call, 1);
-	error = call->error;
-	reply = call->reply;
+	request->writes = true;
+	requests_run(durable, request, 1);
+	error = request->error;
+	reply = request->reply;
 	if (error == 0 &&
 	    (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1 ||
 		reply->element[0]->type != REDIS_REPLY_INTEGER))
 		error = -EPROTO;
 	if (error == 0 && reply->element[0]->integer == 0)
 		error = -ENOENT;
-	call_free(call);
+	request_free(request);
 	return error;
 }
 
@@ -321,69 +270,69 @@ int
 hwt_durable_cancel(struct hwt_durable *durable, const char *queue,
     const char *id, size_t id_length)
 {
-	int error = check_one(durable, queue, id, id_length);
-	struct call call;
+	struct request request;
+	int error;
 
+	if (!id_is_valid(id, id_length))
+		return -EINVAL;
+	error = call_begin(&request, durable, "HWT.CANCEL", queue);
 	if (error != 0)
 		return error;
-	call_begin(&call, durable, "HWT.CANCEL", queue);
-	call.writes = true;
-	call_word(&call, id, id_length);
-	return run_one(durable, &call);
+	request_word(&request, id, id_length);
+	return call_run(durable, &request);
 }
 
 int
 hwt_durable_reschedule(struct hwt_durable *durable, const char *queue,
     const char *id, size_t id_length, uint64_t delay_or_due_ns, uint32_t flags)
 {
-	int error = check_one(durable, queue, id, id_length);
-	struct call call;
+	struct request request;
+	int error;
 
+	if (!id_is_valid(id, id_length) ||
+	    !due_is_valid(delay_or_due_ns, flags))
+		return -EINVAL;
+	error = call_begin(&request, durable, "HWT.RESCHEDULE", queue);
 	if (error != 0)
 		return error;
-	if (!due_is_valid(delay_or_due_ns, flags, unix_now_ns()))
-		return -EINVAL;
-	call_begin(&call, durable, "HWT.RESCHEDULE", queue);
-	call.writes = true;
-	call_text(&call, flags & HWT_DURABLE_AT ? "DUE" : "IN");
-	call_number(&call, ms_of(delay_or_due_ns));
-	call_word(&call, id, id_length);
-	return run_one(durable, &call);
+	request_text(&request, flags & HWT_DURABLE_AT ? "DUE" : "IN");
+	request_number(&request, ms_of(delay_or_due_ns));
+	request_word(&request, id, id_length);
+	return call_run(durable, &request);
 }
 
 /*
  * Names and values.
  */
 
-/* The value of a name; NULL: there is none of this type. */
+/* The value of a name. NULL and -EPROTO: there is none of this type. */
 static const redisReply *
-field(const redisReply *reply, const char *name, int type)
+field(const redisReply *reply, const char *name, int type, int *error)
 {
-	const redisReply *key;
+	const redisReply *key, *value;
 	size_t i;
 
 	for (i = 0; i + 1 < reply->elements; i += 2) {
 		key = reply->element[i];
+		value = reply->element[i + 1];
 		if (key->type == REDIS_REPLY_STRING &&
-		    strcmp(key->str, name) == 0)
-			return reply->element[i + 1]->type == type
-			    ? reply->element[i + 1]
-			    : NULL;
+		    strcmp(key->str, name) == 0 && value->type == type)
+			return value;
 	}
+	*error = -EPROTO;
 	return NULL;
 }
 
-/* 0 and -EPROTO: it is no number. */
 static uint64_t
 number(const redisReply *reply, const char *name, int *error)
 {
-	const redisReply *value = field(reply, name, REDIS_REPLY_INTEGER);
+	const redisReply *value =
+	    field(reply, name, REDIS_REPLY_INTEGER, error);
 
-	if (value == NULL || value->integer < 0) {
-		*error = -EPROTO;
-		return 0;
-	}
-	return (uint64_t)value->integer;
+	if (value != NULL && value->integer >= 0)
+		return (uint64_t)value->integer;
+	*error = -EPROTO;
+	return 0;
 }
 
 static uint64_t
@@ -398,17 +347,17 @@ static enum hwt_durable_state
 read_state(const redisReply *reply, int *error)
 {
 	static const char *const names[] = {
-	    NULL, "waiting", "due", "running", "done", "dead", "cancelled"};
-	const redisReply *value = field(reply, "state", REDIS_REPLY_STRING);
-	int state;
+	    "", "waiting", "due", "running", "done", "dead", "cancelled"};
+	const redisReply *value =
+	    field(reply, "state", REDIS_REPLY_STRING, error);
+	int state = HWT_DURABLE_WAITING;
 
-	for (state = HWT_DURABLE_WAITING;
-	     value != NULL && state <= HWT_DURABLE_CANCELLED; state++) {
-		if (strcmp(value->str, names[state]) == 0)
-			return (enum hwt_durable_state)state;
-	}
-	*error = -EPROTO;
-	return HWT_DURABLE_WAITING;
+	while (value != NULL && state <= HWT_DURABLE_CANCELLED &&
+	    strcmp(value->str, names[state]) != 0)
+		state++;
+	if (state > HWT_DURABLE_CANCELLED)
+		*error = -EPROTO;
+	return (enum hwt_durable_state)state;
 }
 
 /* The first bytes of a text; returns how many it has. */
@@ -416,15 +365,10 @@ static size_t
 read_bytes(const redisReply *reply, const char *name, void *to, size_t size,
     int *error)
 {
-	const redisReply *value = field(reply, name, REDIS_REPLY_STRING);
-	size_t length;
+	const redisReply *value = field(reply, name, REDIS_REPLY_STRING, error);
+	size_t length = value != NULL ? (size_t)value->len : 0;
 
-	if (value == NULL) {
-		*error = -EPROTO;
-		return 0;
-	}
-	length = (size_t)value->len;
-	if (to != NULL && size > 0)
+	if (to != NULL && value != NULL)
 		memcpy(to, value->str, length < size ? length : size);
 	return length;
 }
@@ -433,9 +377,14 @@ static int
 read_info(const redisReply *reply, struct hwt_durable_info *info, void *payload,
     size_t payload_size)
 {
+	const size_t most = sizeof(info->reason);
 	size_t reason;
 	int error = 0;
 
+	if (reply->type == REDIS_REPLY_NIL)
+		return -ENOENT;
+	if (reply->type != REDIS_REPLY_ARRAY)
+		return -EPROTO;
 	memset(info, 0, sizeof(*info));
 	info->state = read_state(reply, &error);
 	info->attempt = (uint32_t)number(reply, "attempt", &error);
@@ -450,11 +399,8 @@ read_info(const redisReply *reply, struct hwt_durable_info *info, void *payload,
 	info->result_ns = time_ns(reply, "result", &error);
 	info->payload_length =
 	    read_bytes(reply, "payload", payload, payload_size, &error);
-	reason = read_bytes(
-	    reply, "reason", info->reason, sizeof(info->reason), &error);
-	info->reason_length =
-	    (uint32_t)(reason < sizeof(info->reason) ? reason
-						     : sizeof(info->reason));
+	reason = read_bytes(reply, "reason", info->reason, most, &error);
+	info->reason_length = (uint32_t)(reason < most ? reason : most);
 	return error;
 }
 
@@ -463,64 +409,41 @@ hwt_durable_get(struct hwt_durable *durable, const char *queue, const char *id,
     size_t id_length, struct hwt_durable_info *info, void *payload,
     size_t payload_size)
 {
-	int error = check_one(durable, queue, id, id_length);
-	struct call call;
+	struct request request;
+	int error;
 
+	if (!id_is_valid(id, id_length) || info == NULL ||
+	    (payload == NULL && payload_size > 0))
+		return -EINVAL;
+	error = call_begin(&request, durable, "HWT.GET", queue);
 	if (error != 0)
 		return error;
-	if (info == NULL || (payload == NULL && payload_size > 0))
-		return -EINVAL;
-	call_begin(&call, durable, "HWT.GET", queue);
-	call_word(&call, id, id_length);
-	call_run(durable, &call, 1);
-	error = call.error;
-	if (error == 0 && call.reply->type == REDIS_REPLY_NIL)
-		error = -ENOENT;
-	else if (error == 0)
-		error = call.reply->type == REDIS_REPLY_ARRAY
-		    ? read_info(call.reply, info, payload, payload_size)
-		    : -EPROTO;
-	call_free(&call);
+	request_word(&request, id, id_length);
+	requests_run(durable, &request, 1);
+	error = request.error;
+	if (error == 0)
+		error = read_info(request.reply, info, payload, payload_size);
+	request_free(&request);
 	return error;
 }
 
 static int
 read_stats(const redisReply *reply, struct hwt_durable_stats *stats)
 {
-	const struct {
-		const char *name;
-		uint64_t *to;
-	} numbers[] = {
-	    {"waiting", &stats->waiting},
-	    {"due", &stats->due},
-	    {"running", &stats->running},
-	    {"done", &stats->done},
-	    {"dead", &stats->dead},
-	    {"cancelled", &stats->cancelled},
-	    {"added-total", &stats->added_total},
-	    {"begun-total", &stats->begun_total},
-	    {"retried-total", &stats->retried_total},
-	    {"done-total", &stats->done_total},
-	    {"dead-total", &stats->dead_total},
-	    {"cancelled-total", &stats->cancelled_total},
-	    {"leases-ended-total", &stats->leases_ended_total},
-	    {"expired-total", &stats->expired_total},
-	    {"removed-total", &stats->removed_total},
-	    {"dropped-total", &stats->dropped_total},
-	    {"paused", &stats->paused},
-	    {"limit-running", &stats->limit_running},
-	    {"limit-rate", &stats->limit_rate},
-	    {"limit-pending", &stats->limit_pending},
-	    {"memory-bytes", &stats->memory_bytes},
-	};
+	static const char *const names[] = {"waiting", "due", "running", "done",
+	    "dead", "cancelled", "added-total", "begun-total", "retried-total",
+	    "done-total", "dead-total", "cancelled-total", "leases-ended-total",
+	    "expired-total", "removed-total", "dropped-total", "paused",
+	    "limit-running", "limit-rate", "limit-pending", "memory-bytes"};
+	uint64_t *to = &stats->waiting; /* they follow each other */
 	int error = 0;
 	size_t i;
 
 	if (reply->type != REDIS_REPLY_ARRAY)
 		return -EPROTO;
 	memset(stats, 0, sizeof(*stats));
-	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		*numbers[i].to = number(reply, numbers[i].name, &error);
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		to[i] = number(reply, names[i], &error);
 	stats->now_unix_ns = time_ns(reply, "now", &error);
 	stats->ahead_ns = time_ns(reply, "ahead", &error);
 	return error;
@@ -530,17 +453,18 @@ int
 hwt_durable_read_stats(struct hwt_durable *durable, const char *queue,
     struct hwt_durable_stats *stats)
 {
-	struct call call;
+	struct request request;
 	int error;
 
-	if (durable == NULL || stats == NULL ||
-	    !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
+	if (stats == NULL)
 		return -EINVAL;
-	if (!durable_is_own(durable))
-		return -EOWNERDEAD;
-	call_begin(&call, durable, "HWT.STAT", queue);
-	call_run(durable, &call, 1);
-	error = call.error != 0 ? call.error : read_stats(call.reply, stats);
-	call_free(&call);
+	error = call_begin(&request, durable, "HWT.STAT", queue);
+	if (error != 0)
+		return error;
+	requests_run(durable, &request, 1);
+	error = request.error;
+	if (error == 0)
+		error = read_stats(request.reply, stats);
+	request_free(&request);
 	return error;
 }

@@ -1,14 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's takers and callback threads, its start and its stop: see worker.h.
+/*
+ * Workers.
+ *
+ * THREADS. The loop takes tasks, reports outcomes and extends leases: a step
+ * when it is kicked, and at each answer. Callback threads have attempts in
+ * between, with the worker's lock. Only the loop frees one, when the server has
+ * its outcome; so its record may be read without the lock.
+ *
+ * ROOM. held + reserved is never more than outstanding_max, where reserved is
+ * what takes that are under way may bring; but of several queues, a take that
+ * blocks is for one task and reserves nothing.
+ *
+ * ORDER OF QUEUES. A take of a queue begins only if all before it are idle:
+ * when they were asked last, they had less than was asked for. One that is idle
+ * is asked by a take that waits at the server.
+ *
+ * LOST ANSWERS. A take has a number. Until one is answered, the next take of
+ * the queue has the same, and so gets what that one has taken. A finish is
+ * repeated until it is answered; during a stop, until the lease is over.
  */
 #define _GNU_SOURCE
-#include "modules/durable/client/worker.h"
+#include "modules/durable/client/client.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sys/secret.h"
@@ -16,184 +34,522 @@
 
 #define THREADS_MOST 1024
 #define OUTSTANDING_MOST 65536
-#define VISIBILITY_DEFAULT HWT_SEC(30)
 #define VISIBILITY_MOST HWT_SEC(86400)
+#define NAME_MAX 64
+#define TAKE_MAX 240 /* so that hwtd can answer with payloads of 1 MiB */
+#define TASKS_MAX 1024 /* of a command */
+#define FINISHES_MAX 64 /* under way, of a queue */
 /* For so long a take waits at the server, and a stop for it. */
 #define BLOCK_MS 500
-#define PAUSE_FIRST_NS (50 * MS_NS)
-#define PAUSE_MOST_NS HWT_SEC(1)
+
+/* For an outcome: not known yet; nothing is reported. */
+#define OUTCOME_OPEN (-2)
+#define OUTCOME_NONE (-1)
+
+struct attempt {
+	struct queue *queue;
+	uint64_t number; /* modulo slots, it is its slot */
+	redisReply *record; /* {id, fence, attempt, attempts, due, payload} */
+	struct attempt *next;
+	uint64_t lease_end_ns; /* CLOCK_BOOTTIME, as at the server or before */
+	bool is_left; /* no callback thread has it */
+	int outcome;
+	uint64_t delay_ns;
+	char *reason;
+};
+
+/* All but the lists is the loop's. */
+struct queue {
+	struct hwt_durable_worker *worker;
+	char name[HWT_DURABLE_QUEUE_MAX + 1];
+	struct attempt *waiting, **last; /* for callback threads */
+	struct attempt *ended;
+	struct connection connection; /* of takes that block */
+	unsigned finishing; /* finishes under way */
+	bool taking, idle, paused;
+	bool failing; /* the last answer was an error, which was logged */
+	/* Of the take that is not answered; 0: none. It may have brought so
+	 * many, for which there must be room when it is repeated. */
+	uint64_t request;
+	size_t limit;
+};
+
+struct hwt_durable_worker {
+	struct hwt_post kick; /* first */
+	struct hwt_durable *durable;
+	struct hwt_durable_worker_options options; /* with the defaults */
+	char name[NAME_MAX + 1];
+	size_t slots; /* at least half of them are free */
+	struct queue queue[HWT_DURABLE_QUEUES_MAX];
+	unsigned queues, threads; /* threads that were created */
+	pthread_t *thread;
+	hwt_timeout extend;
+	int error; /* of worker_begin */
+
+	pthread_mutex_t lock; /* for what follows, and attempts */
+	pthread_cond_t work; /* attempts wait, or it is over */
+	pthread_cond_t gone; /* nothing is held or under way */
+	struct attempt **slot; /* NULL: free */
+	uint64_t last_number, last_request;
+	size_t held, reserved, orders; /* orders are under way */
+	bool kicked, stopping, over;
+};
+
+/* A command of a worker. */
+struct order {
+	struct request request; /* first */
+	struct queue *queue;
+	enum {
+		ORDER_TAKE,
+		ORDER_FINISH,
+		ORDER_EXTEND
+	} kind;
+	uint64_t sent_ns;
+	size_t limit, reserved; /* of its take, which a finish may have */
+	size_t count;
+	uint64_t number[TASKS_MAX]; /* of attempts */
+};
 
 /* The worker whose callback this thread is in. */
 static __thread const struct hwt_durable_worker *calling;
 
+static void worker_step(struct hwt_durable_worker *worker);
+
+static uint64_t
+boot_now_ns(void)
+{
+	struct timespec now = {0};
+
+	(void)clock_gettime(CLOCK_BOOTTIME, &now);
+	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
 /*
- * Takers.
+ * Attempts. With the lock.
  */
 
-static int
-take_now(
-    struct taker *queue, uint64_t request, size_t limit, redisReply **reply)
+static struct attempt *
+attempt_find(const struct hwt_durable_worker *worker, uint64_t number)
+{
+	struct attempt *attempt = worker->slot[number % worker->slots];
+
+	return attempt != NULL && attempt->number == number ? attempt : NULL;
+}
+
+static bool
+record_is_valid(const redisReply *record)
+{
+	size_t i;
+
+	if (record->type != REDIS_REPLY_ARRAY || record->elements != 6)
+		return false;
+	for (i = 0; i < 6; i++) {
+		if (record->element[i]->type !=
+		    (i == 0 || i == 5 ? REDIS_REPLY_STRING
+				      : REDIS_REPLY_INTEGER))
+			return false;
+	}
+	return (size_t)record->element[0]->len <= HWT_DURABLE_ID_MAX;
+}
+
+/* False: there is no memory, and it is as if it had been taken by a worker that
+ * is gone. */
+static bool
+attempt_make(struct queue *queue, redisReply *record, uint64_t lease_end_ns)
 {
 	struct hwt_durable_worker *worker = queue->worker;
-	struct call call;
-	int error;
+	struct attempt *attempt = calloc(1, sizeof(*attempt));
 
-	call_begin(&call, worker->durable, "HWT.TAKE", queue->name);
-	take_words(&call, worker, limit, request);
-	call_run(worker->durable, &call, 1);
-	error = call.error;
-	*reply = call.reply;
-	call.reply = NULL;
-	call_free(&call);
-	return error;
+	if (attempt == NULL)
+		return false;
+	while (worker->slot[++worker->last_number % worker->slots] != NULL)
+		continue;
+	worker->slot[worker->last_number % worker->slots] = attempt;
+	worker->held++;
+	attempt->queue = queue;
+	attempt->number = worker->last_number;
+	attempt->record = record;
+	attempt->lease_end_ns = lease_end_ns;
+	attempt->outcome = OUTCOME_OPEN;
+	*queue->last = attempt;
+	queue->last = &attempt->next;
+	(void)pthread_cond_signal(&worker->work);
+	return true;
 }
 
-static int
-connect_taker(
-    struct taker *queue, const struct node *node, uint64_t deadline_ns)
-{
-	struct connection *connection = queue->connection;
-	int error;
-
-	if (connection != NULL && queue->node == node &&
-	    connection_is_usable(connection))
-		return 0;
-	connection_close(connection);
-	queue->connection = NULL;
-	queue->node = node;
-	error = node_connect(
-	    queue->worker->durable, node, &connection, deadline_ns);
-	if (error == 0)
-		queue->connection = connection;
-	return error;
-}
-
-/* The same, but it waits for tasks. */
-static int
-take_blocking(
-    struct taker *queue, uint64_t request, size_t limit, redisReply **reply)
-{
-	struct hwt_durable *durable = queue->worker->durable;
-	uint64_t deadline_ns =
-	    durable_now_ns(durable) + durable->timeout_ns + BLOCK_MS * MS_NS;
-	struct route_verdict verdict = {.action = ROUTE_DONE};
-	struct buffer command = {0};
-	const struct node *node;
-	struct call call;
-	int error;
-
-	call_begin(&call, durable, "HWT.TAKE", queue->name);
-	take_words(&call, queue->worker, limit, request);
-	call_text(&call, "BLOCK");
-	call_number(&call, BLOCK_MS);
-	buffer_command(&command, call.words);
-	buffer_add(&command, call.buffer.bytes, call.buffer.length);
-	node = node_of_slot(durable, call.slot);
-	error = connect_taker(queue, node, deadline_ns);
-	if (error == 0)
-		error = connection_ask(
-		    queue->connection, &command, deadline_ns, reply);
-	if (error == 0 && (*reply)->type == REDIS_REPLY_ERROR) {
-		call_judge(durable, *reply, &node->address, &verdict);
-		error = verdict.error;
-	}
-	buffer_free(&command);
-	call_free(&call);
-	if (error != 0) {
-		connection_close(queue->connection);
-		queue->connection = NULL;
-	}
-	return error;
-}
-
-/* An answer, or -errno. */
-static int
-take(struct taker *queue, bool blocks, uint64_t request, size_t limit,
-    redisReply **reply)
-{
-	struct hwt_durable *durable = queue->worker->durable;
-	int error = blocks ? take_blocking(queue, request, limit, reply)
-			   : take_now(queue, request, limit, reply);
-
-	if (error == 0)
-		return 0;
-	if (*reply != NULL)
-		freeReplyObject(*reply);
-	*reply = NULL;
-	(void)node_refresh(
-	    durable, durable_now_ns(durable) + durable->timeout_ns);
-	return error;
-}
-
-/* With the lock, and without it while the server is asked. Of several queues, a
- * take that blocks is for one task. */
-static int
-take_once(struct taker *queue)
-{
-	struct hwt_durable_worker *worker = queue->worker;
-	bool one = queue->idle && queue->request == 0 && worker->queues > 1;
-	bool blocks = one || worker->queues == 1;
-	size_t limit = one ? 1 : take_limit(queue, worker_room(worker));
-	uint64_t sent_ns = boot_now_ns();
-	uint64_t request = take_begin(queue, limit);
-	redisReply *reply = NULL;
-	int error;
-
-	worker->reserved += one ? 0 : limit;
-	(void)pthread_mutex_unlock(&worker->lock);
-	error = take(queue, blocks, request, limit, &reply);
-	(void)pthread_mutex_lock(&worker->lock);
-	worker->reserved -= one ? 0 : limit;
-	if (!take_end(queue, reply, limit, sent_ns))
-		error = -EPROTO;
-	if (reply != NULL)
-		freeReplyObject(reply);
-	return error;
-}
-
-/* The first of a row of errors is logged; after each, a pause, which grows. */
 static void
-take_failed(struct taker *queue, int error, uint64_t *pause_ns)
+attempt_free(struct attempt *attempt)
 {
-	struct hwt_durable_worker *worker = queue->worker;
+	struct hwt_durable_worker *worker = attempt->queue->worker;
 
-	(void)pthread_mutex_unlock(&worker->lock);
-	if (*pause_ns == 0)
-		durable_log(worker->durable,
-		    "%s: nothing can be taken of the queue %s: %s",
-		    worker->name, queue->name, strerror(-error));
-	*pause_ns = *pause_ns == 0          ? PAUSE_FIRST_NS
-	    : 2 * *pause_ns < PAUSE_MOST_NS ? 2 * *pause_ns
-					    : PAUSE_MOST_NS;
-	(void)durable_nap(worker->durable, *pause_ns);
-	(void)pthread_mutex_lock(&worker->lock);
+	worker->slot[attempt->number % worker->slots] = NULL;
+	worker->held--;
+	freeReplyObject(attempt->record);
+	free(attempt->reason);
+	free(attempt);
 }
 
-static void *
-take_thread(void *arg)
+static void
+kicked(struct hwt_post *post)
 {
-	struct taker *queue = arg;
-	struct hwt_durable_worker *worker = queue->worker;
-	uint64_t pause_ns = 0;
-	int error;
+	struct hwt_durable_worker *worker = (struct hwt_durable_worker *)post;
 
 	(void)pthread_mutex_lock(&worker->lock);
-	while (!worker->stopping) {
-		if (take_limit(queue, worker_room(worker)) == 0) {
-			(void)pthread_cond_wait(&worker->room, &worker->lock);
+	worker->kicked = false;
+	(void)pthread_mutex_unlock(&worker->lock);
+	worker_step(worker);
+}
+
+static void
+worker_kick(struct hwt_durable_worker *worker)
+{
+	if (!worker->kicked)
+		(void)hwt_mailbox_post(
+		    worker->durable->mailbox, &worker->kick, kicked);
+	worker->kicked = true;
+}
+
+/* The first outcome counts. It is ended unless it is in a callback. */
+static void
+attempt_decide(
+    struct attempt *attempt, int outcome, uint64_t delay_ns, const char *reason)
+{
+	if (attempt->outcome == OUTCOME_OPEN) {
+		attempt->outcome = outcome;
+		attempt->delay_ns = delay_ns;
+		if (outcome == HWT_DURABLE_FAIL && reason != NULL)
+			attempt->reason = strdup(reason);
+	}
+	if (!attempt->is_left || attempt->outcome == OUTCOME_OPEN)
+		return;
+	attempt->next = attempt->queue->ended;
+	attempt->queue->ended = attempt;
+	worker_kick(attempt->queue->worker);
+}
+
+/*
+ * Orders. On the loop, with the lock. Words may be added to one that was
+ * started, since nothing is sent before the step has ended.
+ */
+
+static void order_done(struct request *request);
+
+/* It is started. NULL: there is no memory. attempt: whose outcome it has. */
+static struct order *
+order_create(struct queue *queue, int kind, const struct attempt *attempt)
+{
+	static const char *const commands[] = {
+	    "HWT.TAKE", "HWT.FINISH", "HWT.EXTEND"};
+	struct hwt_durable_worker *worker = queue->worker;
+	struct order *order = malloc(sizeof(*order));
+	struct request *request = &order->request;
+
+	if (order == NULL)
+		return NULL;
+	request_begin(request, worker->durable, commands[kind], queue->name);
+	order->queue = queue;
+	order->kind = kind;
+	order->limit = order->reserved = order->count = 0;
+	order->sent_ns = boot_now_ns();
+	request->done = order_done;
+	if (kind == ORDER_TAKE) {
+		request->own = &queue->connection;
+		request->timeout_ns =
+		    worker->durable->timeout_ns + BLOCK_MS * MS_NS;
+	} else if (kind == ORDER_EXTEND) {
+		request_number(request, worker->options.visibility_ns / MS_NS);
+	} else if (attempt->outcome == HWT_DURABLE_FAIL) {
+		request_text(request, "FAIL");
+		request_text(
+		    request, attempt->reason != NULL ? attempt->reason : "");
+	} else {
+		request_text(request, attempt->outcome == 0 ? "DONE" : "RETRY");
+		if (attempt->outcome != 0 && attempt->delay_ns == HWT_NEVER)
+			request_text(request, "-1");
+		else if (attempt->outcome != 0)
+			request_number(request, ms_of(attempt->delay_ns));
+	}
+	if (kind != ORDER_TAKE)
+		request_text(request, "TASKS");
+	worker->orders++;
+	queue->finishing += kind == ORDER_FINISH;
+	request_start(worker->durable, request);
+	return order;
+}
+
+static void
+order_add(struct order *order, const struct attempt *attempt)
+{
+	redisReply *const *field = attempt->record->element;
+
+	request_word(&order->request, field[0]->str, (size_t)field[0]->len);
+	request_number(&order->request, (uint64_t)field[1]->integer);
+	order->number[order->count++] = attempt->number;
+}
+
+/* How many tasks a take of the queue may ask for now, if so much more has room;
+ * 0: it may not begin. */
+static size_t
+take_limit(const struct queue *queue, size_t more)
+{
+	const struct hwt_durable_worker *worker = queue->worker;
+	const struct queue *before = worker->queue;
+	size_t used = worker->held + worker->reserved;
+	size_t room = worker->options.outstanding_max + more;
+
+	while (before < queue && before->idle)
+		before++;
+	room = room > used ? room - used : 0;
+	if (worker->stopping || queue->taking || before < queue)
+		return 0;
+	if (queue->request != 0)
+		return room >= queue->limit ? queue->limit : 0;
+	return room < TAKE_MAX ? room : TAKE_MAX;
+}
+
+/* A part of the command. reserved: of limit. */
+static void
+order_take(struct order *order, size_t limit, size_t reserved)
+{
+	struct queue *queue = order->queue;
+	struct hwt_durable_worker *worker = queue->worker;
+	struct request *request = &order->request;
+
+	if (queue->request == 0)
+		queue->request = ++worker->last_request;
+	queue->taking = true;
+	queue->limit = order->limit = limit;
+	order->reserved = reserved;
+	worker->reserved += reserved;
+	request_text(request, worker->name);
+	request_number(request, limit);
+	request_number(request, worker->options.visibility_ns / MS_NS);
+	request_text(request, "REQUEST");
+	request_number(request, queue->request);
+}
+
+/* False: it makes no sense. */
+static bool
+take_answer(struct order *order, const redisReply *reply)
+{
+	struct queue *queue = order->queue;
+	uint64_t end_ns = order->sent_ns + queue->worker->options.visibility_ns;
+	size_t i;
+
+	queue->request = 0;
+	queue->idle = reply->type == REDIS_REPLY_NIL;
+	if (queue->idle)
+		return true;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > order->limit)
+		return false;
+	queue->idle = reply->elements < order->limit;
+	for (i = 0; i < reply->elements; i++) {
+		if (!record_is_valid(reply->element[i]))
+			return false;
+		/* It keeps this part of the reply. */
+		if (attempt_make(queue, reply->element[i], end_ns))
+			reply->element[i] = NULL;
+	}
+	return true;
+}
+
+/* What the server has said about attempts, or nothing, if reply is NULL. */
+static void
+attempts_answer(struct order *order, const redisReply *reply)
+{
+	struct queue *queue = order->queue;
+	uint64_t end_ns = order->sent_ns + queue->worker->options.visibility_ns;
+	struct attempt *attempt;
+	size_t i;
+
+	for (i = 0; i < order->count; i++) {
+		attempt = attempt_find(queue->worker, order->number[i]);
+		if (attempt == NULL)
+			continue;
+		if (order->kind == ORDER_FINISH && reply != NULL) {
+			attempt_free(attempt);
+		} else if (order->kind == ORDER_FINISH) {
+			attempt->next = queue->ended;
+			queue->ended = attempt;
+		}
+		if (order->kind != ORDER_EXTEND || reply == NULL)
+			continue;
+		if (reply->element[i]->integer != 0)
+			attempt->lease_end_ns = end_ns;
+		else if (attempt->outcome == OUTCOME_OPEN)
+			attempt_decide(attempt, OUTCOME_NONE, 0, NULL);
+		else
+			attempt->outcome = OUTCOME_NONE;
+	}
+}
+
+/* Without the lock. The first of a row of errors is logged. The connection
+ * pauses; if it cannot, the queue does, until leases are extended. */
+static void
+order_failed(const struct order *order, int error)
+{
+	static const char *const what[] = {
+	    "tasks cannot be taken", "outcomes are not taken", "no extension"};
+	struct connection *connection = order->request.connection;
+	struct queue *queue = order->queue;
+
+	if (!queue->failing)
+		durable_log(queue->worker->durable,
+		    "%s, queue %s: %s: %s; tried again", queue->worker->name,
+		    queue->name, what[order->kind], strerror(-error));
+	queue->failing = true;
+	queue->paused = connection == NULL || !connection_pause(connection);
+}
+
+static void
+order_done(struct request *request)
+{
+	struct order *order = (struct order *)request;
+	struct queue *queue = order->queue;
+	struct hwt_durable_worker *worker = queue->worker;
+	redisReply *reply = request->reply;
+	int error = request->error;
+
+	if (error == 0 && order->kind != ORDER_TAKE &&
+	    (reply->type != REDIS_REPLY_ARRAY ||
+		reply->elements != order->count + (order->limit != 0)))
+		error = -EPROTO;
+	if (error != 0)
+		reply = NULL;
+	(void)pthread_mutex_lock(&worker->lock);
+	attempts_answer(order, reply);
+	worker->orders--;
+	worker->reserved -= order->reserved;
+	queue->finishing -= order->kind == ORDER_FINISH;
+	if (order->limit != 0) {
+		queue->taking = false;
+		queue->idle = true; /* if not answered: others may go on */
+		if (reply != NULL && order->kind == ORDER_FINISH)
+			reply = reply->element[order->count];
+		if (reply != NULL && !take_answer(order, reply))
+			error = -EPROTO;
+	}
+	(void)pthread_mutex_unlock(&worker->lock);
+	queue->failing &= error != 0;
+	if (error != 0)
+		order_failed(order, error);
+	request_free(request);
+	free(order);
+	worker_step(worker);
+}
+
+/* It is not reported, or not any more: a stop does not wait for a server that
+ * is away. Otherwise it is, whenever the server comes back: while it was away,
+ * no lease has ended there. */
+static bool
+is_over(const struct attempt *attempt)
+{
+	return attempt->outcome == OUTCOME_NONE ||
+	    (attempt->queue->worker->stopping &&
+		attempt->lease_end_ns <= boot_now_ns());
+}
+
+/* What has ended is reported: all that is done together, others one by one. One
+ * command takes what it makes room for, and more if there is room. */
+static void
+queue_finish(struct queue *queue)
+{
+	struct attempt *attempt = queue->ended, *next;
+	struct order *order = NULL, *done = NULL;
+	size_t limit;
+
+	queue->ended = NULL;
+	for (; attempt != NULL; attempt = next) {
+		next = attempt->next;
+		if (is_over(attempt)) {
+			attempt_free(attempt);
 			continue;
 		}
-		error = take_once(queue);
-		if (error != 0)
-			take_failed(queue, error, &pause_ns);
-		else
-			pause_ns = 0;
+		order = attempt->outcome == 0 ? done : NULL;
+		if (order == NULL || order->count == TASKS_MAX)
+			order = queue->finishing < FINISHES_MAX
+			    ? order_create(queue, ORDER_FINISH, attempt)
+			    : NULL;
+		if (order == NULL) {
+			attempt->next = queue->ended;
+			queue->ended = attempt;
+			continue;
+		}
+		if (attempt->outcome == 0)
+			done = order;
+		order_add(order, attempt);
 	}
-	worker->takers--;
-	(void)pthread_cond_broadcast(&worker->gone);
+	order = done != NULL ? done : order;
+	limit = order != NULL ? take_limit(queue, order->count) : 0;
+	if (limit == 0)
+		return;
+	request_text(&order->request, "TAKE");
+	/* held still counts those that it finishes. */
+	order_take(
+	    order, limit, limit > order->count ? limit - order->count : 0);
+}
+
+/* Of several queues, a take that blocks is for one task. */
+static void
+queue_take(struct queue *queue)
+{
+	bool several = queue->worker->queues > 1;
+	bool one = several && queue->idle && queue->request == 0;
+	size_t limit = take_limit(queue, 0);
+	struct order *order =
+	    limit > 0 ? order_create(queue, ORDER_TAKE, NULL) : NULL;
+
+	if (order == NULL)
+		return;
+	order_take(order, one ? 1 : limit, one ? 0 : limit);
+	request_text(&order->request, "BLOCK");
+	request_number(&order->request, one || !several ? BLOCK_MS : 1);
+}
+
+static void
+worker_step(struct hwt_durable_worker *worker)
+{
+	struct queue *queue = worker->queue;
+
+	(void)pthread_mutex_lock(&worker->lock);
+	for (; queue < worker->queue + worker->queues; queue++) {
+		if (queue->paused)
+			continue;
+		if (queue->finishing == 0)
+			queue_finish(queue);
+		queue_take(queue);
+	}
+	if (worker->held == 0 && worker->orders == 0)
+		(void)pthread_cond_broadcast(&worker->gone);
 	(void)pthread_mutex_unlock(&worker->lock);
-	connection_close(queue->connection);
-	return NULL;
+}
+
+/* Of all that has no outcome. What fails is done again the next time. */
+static void
+extend_leases(hwt_timeout timeout, void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+	struct order *orders[HWT_DURABLE_QUEUES_MAX] = {NULL}, **order;
+	struct attempt *attempt;
+	size_t i;
+
+	(void)timeout;
+	(void)pthread_mutex_lock(&worker->lock);
+	for (i = 0; i < worker->slots; i++) {
+		attempt = worker->slot[i];
+		if (attempt == NULL || attempt->outcome != OUTCOME_OPEN)
+			continue;
+		order = &orders[attempt->queue - worker->queue];
+		if (*order == NULL || (*order)->count == TASKS_MAX)
+			*order =
+			    order_create(attempt->queue, ORDER_EXTEND, NULL);
+		if (*order != NULL)
+			order_add(*order, attempt);
+	}
+	for (i = 0; i < worker->queues; i++)
+		worker->queue[i].paused = false;
+	(void)pthread_mutex_unlock(&worker->lock);
+	worker_step(worker);
 }
 
 /*
@@ -204,22 +560,35 @@ take_thread(void *arg)
 static struct attempt *
 next_attempt(struct hwt_durable_worker *worker)
 {
+	struct queue *queue = worker->queue;
+	struct queue *end = queue + worker->queues;
 	struct attempt *attempt;
-	unsigned i;
 
-	for (i = 0; i < worker->queues; i++) {
-		attempt = attempts_take(&worker->queue[i].waiting);
-		if (attempt != NULL)
-			return attempt;
-	}
-	return NULL;
+	while (queue < end && queue->waiting == NULL)
+		queue++;
+	if (queue == end)
+		return NULL;
+	attempt = queue->waiting;
+	queue->waiting = attempt->next;
+	if (queue->waiting == NULL)
+		queue->last = &queue->waiting;
+	return attempt;
 }
 
-static int
-call_back(struct attempt *attempt, uint64_t *delay_ns, char *reason)
+static bool
+is_retry_delay(uint64_t delay_ns)
+{
+	return delay_ns == HWT_NEVER || delay_ns <= HWT_DURABLE_DELAY_MAX;
+}
+
+/* With the lock, and without it in the callback. */
+static void
+call_back(struct attempt *attempt)
 {
 	struct hwt_durable_worker *worker = attempt->queue->worker;
 	redisReply *const *field = attempt->record->element;
+	char reason[HWT_DURABLE_REASON_MAX + 1];
+	uint64_t delay_ns = HWT_NEVER;
 	const struct hwt_durable_delivery delivery = {
 	    .id = field[0]->str,
 	    .queue = attempt->queue->name,
@@ -230,51 +599,27 @@ call_back(struct attempt *attempt, uint64_t *delay_ns, char *reason)
 	    .max_attempts = (uint32_t)field[3]->integer,
 	    .due_unix_ns = (uint64_t)field[4]->integer * MS_NS,
 	    .fence = (uint64_t)field[1]->integer,
-	    .retry_delay_ns = delay_ns,
+	    .retry_delay_ns = &delay_ns,
 	    .reason = reason,
 	    .token = {worker, attempt->number},
 	};
 	int result;
 
-	calling = worker;
-	result = worker->callback(worker->ctx, &delivery);
-	calling = NULL;
-	return result;
-}
-
-static bool
-delay_is_known(uint64_t delay_ns)
-{
-	return delay_ns == HWT_NEVER || delay_ns <= HWT_DURABLE_DELAY_MAX;
-}
-
-/* With the lock, and without it in the callback. */
-static void
-run_attempt(struct attempt *attempt)
-{
-	struct hwt_durable_worker *worker = attempt->queue->worker;
-	char reason[HWT_DURABLE_REASON_MAX + 1];
-	uint64_t delay_ns = HWT_NEVER;
-	int result;
-
-	reason[0] = reason[HWT_DURABLE_REASON_MAX] = '\0';
-	attempt->state = ATTEMPT_CALLED;
+	reason[0] = '\0';
 	(void)pthread_mutex_unlock(&worker->lock);
-	result = call_back(attempt, &delay_ns, reason);
+	calling = worker;
+	result = worker->options.callback(worker->options.ctx, &delivery);
+	calling = NULL;
 	reason[HWT_DURABLE_REASON_MAX] = '\0';
+	if (result < 0 || result > HWT_DURABLE_LATER)
+		result = HWT_DURABLE_FAIL;
+	if (!is_retry_delay(delay_ns))
+		delay_ns = HWT_NEVER;
 	(void)pthread_mutex_lock(&worker->lock);
-	if (attempt->lost && !attempt->decided)
-		attempt_decide(attempt, OUTCOME_NONE, 0, NULL);
-	if (!attempt->decided && result != HWT_DURABLE_LATER)
-		attempt_decide(attempt,
-		    result == 0 || result == HWT_DURABLE_RETRY
-			? result
-			: HWT_DURABLE_FAIL,
-		    delay_is_known(delay_ns) ? delay_ns : HWT_NEVER, reason);
-	if (attempt->decided)
-		attempt_end(attempt);
-	else
-		attempt->state = ATTEMPT_OPEN;
+	attempt->is_left = true;
+	attempt_decide(attempt,
+	    result == HWT_DURABLE_LATER ? OUTCOME_OPEN : result, delay_ns,
+	    reason);
 }
 
 static void *
@@ -288,12 +633,12 @@ call_thread(void *arg)
 		attempt = next_attempt(worker);
 		if (attempt == NULL) {
 			(void)pthread_cond_wait(&worker->work, &worker->lock);
-		} else if (attempt->lost ||
+		} else if (attempt->outcome == OUTCOME_NONE ||
 		    attempt->lease_end_ns <= boot_now_ns()) {
+			attempt->is_left = true;
 			attempt_decide(attempt, OUTCOME_NONE, 0, NULL);
-			attempt_end(attempt);
 		} else {
-			run_attempt(attempt);
+			call_back(attempt);
 		}
 	}
 	(void)pthread_mutex_unlock(&worker->lock);
@@ -308,10 +653,8 @@ hwt_durable_finish(struct hwt_durable_token token, int outcome,
 	struct attempt *attempt;
 	int error = -ESTALE;
 
-	if (worker == NULL ||
-	    (outcome != 0 && outcome != HWT_DURABLE_RETRY &&
-		outcome != HWT_DURABLE_FAIL) ||
-	    (outcome == HWT_DURABLE_RETRY && !delay_is_known(delay_ns)) ||
+	if (worker == NULL || outcome < 0 || outcome > HWT_DURABLE_FAIL ||
+	    (outcome == HWT_DURABLE_RETRY && !is_retry_delay(delay_ns)) ||
 	    (reason != NULL &&
 		strnlen(reason, HWT_DURABLE_REASON_MAX + 1) >
 		    HWT_DURABLE_REASON_MAX))
@@ -320,10 +663,8 @@ hwt_durable_finish(struct hwt_durable_token token, int outcome,
 		return -EOWNERDEAD;
 	(void)pthread_mutex_lock(&worker->lock);
 	attempt = attempt_find(worker, token.number);
-	if (attempt != NULL && !attempt->decided && !attempt->lost) {
+	if (attempt != NULL && attempt->outcome == OUTCOME_OPEN) {
 		attempt_decide(attempt, outcome, delay_ns, reason);
-		if (attempt->state == ATTEMPT_OPEN)
-			attempt_end(attempt);
 		error = 0;
 	}
 	(void)pthread_mutex_unlock(&worker->lock);
@@ -338,7 +679,7 @@ hwt_durable_finish(struct hwt_durable_token token, int outcome,
 static bool
 read_queues(struct hwt_durable_worker *worker, const char *text)
 {
-	struct taker *queue;
+	struct queue *queue;
 	size_t length;
 	unsigned i;
 
@@ -355,9 +696,9 @@ read_queues(struct hwt_durable_worker *worker, const char *text)
 			if (strcmp(worker->queue[i].name, queue->name) == 0)
 				return false;
 		}
+		worker->queues++;
 		queue->worker = worker;
-		queue->index = worker->queues++;
-		queue->waiting.last = &queue->waiting.first;
+		queue->last = &queue->waiting;
 		if (text[length] == '\0')
 			return true;
 	}
@@ -366,37 +707,52 @@ read_queues(struct hwt_durable_worker *worker, const char *text)
 static bool
 options_are_valid(const struct hwt_durable_worker_options *options)
 {
-	uint32_t threads = options->threads != 0 ? options->threads : 1;
-
 	return options->queue != NULL && options->callback != NULL &&
-	    threads <= THREADS_MOST && options->flags == 0 &&
-	    (options->visibility_ns == 0 ||
-		(options->visibility_ns >= HWT_SEC(1) &&
-		    options->visibility_ns <= VISIBILITY_MOST)) &&
-	    (options->outstanding_max == 0 ||
-		(options->outstanding_max >= threads &&
-		    options->outstanding_max <= OUTSTANDING_MOST)) &&
+	    options->threads <= THREADS_MOST && options->flags == 0 &&
+	    options->visibility_ns >= HWT_SEC(1) &&
+	    options->visibility_ns <= VISIBILITY_MOST &&
+	    options->outstanding_max >= options->threads &&
+	    options->outstanding_max <= OUTSTANDING_MOST &&
 	    (options->name == NULL ||
 		(options->name[0] != '\0' &&
-		    strnlen(options->name, 65) < 65)) &&
+		    strnlen(options->name, NAME_MAX + 1) <= NAME_MAX)) &&
 	    RESERVED_IS_ZERO(options);
 }
 
+/* On the loop. */
 static void
-make_name(struct hwt_durable_worker *worker, const char *given)
+worker_begin(void *arg)
 {
-	struct secret random;
-	char host[33] = "";
+	struct hwt_durable_worker *worker = arg;
+	struct hwt_durable *durable = worker->durable;
+	uint64_t part_ns = worker->options.visibility_ns / 5;
+	unsigned i;
 
-	secret_make(&random);
-	worker->last_request = random.word[0] >> 2;
-	(void)gethostname(host, sizeof(host) - 1);
-	if (given != NULL)
-		(void)snprintf(worker->name, sizeof(worker->name), "%s", given);
-	else
-		(void)snprintf(worker->name, sizeof(worker->name),
-		    "%s-%ld-%08x", host, (long)getpid(),
-		    (unsigned)random.word[1]);
+	worker->error = hwt_new_periodic(durable->timer,
+	    hwt_mailbox_executor(durable->mailbox), &worker->extend,
+	    extend_leases, worker, part_ns, part_ns);
+	if (worker->error != 0)
+		return;
+	for (i = 0; i < worker->queues; i++)
+		connection_create(&worker->queue[i].connection, durable, NULL);
+	worker_step(worker);
+}
+
+/* On the loop, when nothing is held or under way. A last kick may be. */
+static void
+worker_close(void *arg)
+{
+	struct hwt_durable_worker *worker = arg;
+	struct hwt *timer = worker->durable->timer;
+	struct queue *queue = worker->queue;
+
+	if (worker->kicked)
+		return;
+	(void)!hwt_cancel(timer, worker->extend);
+	for (; queue < worker->queue + worker->queues; queue++) {
+		if (queue->connection.durable != NULL)
+			connection_destroy(&queue->connection);
+	}
 }
 
 /* Its threads end, and then it is freed. */
@@ -405,173 +761,97 @@ worker_end(struct hwt_durable_worker *worker)
 {
 	struct hwt_durable *durable = worker->durable;
 	unsigned thread;
-	size_t slot;
 
 	(void)pthread_mutex_lock(&worker->lock);
-	worker->stopping = worker->over = true;
+	worker->over = true;
 	(void)pthread_cond_broadcast(&worker->work);
-	(void)pthread_cond_broadcast(&worker->room);
-	(void)pthread_cond_broadcast(&worker->outcomes);
 	(void)pthread_mutex_unlock(&worker->lock);
 	for (thread = 0; thread < worker->threads; thread++)
 		(void)pthread_join(worker->thread[thread], NULL);
-	(void)!hwt_cancel_wait(durable->timer, worker->extend);
-	for (slot = 0; worker->slot != NULL && slot < worker->slots; slot++) {
-		if (worker->slot[slot] != NULL)
-			attempt_free(worker->slot[slot]);
-	}
-	(void)pthread_mutex_lock(&durable->lock);
-	durable->workers--;
-	(void)pthread_mutex_unlock(&durable->lock);
+	do
+		loop_call(durable, worker_close, worker);
+	while (worker->kicked);
+	atomic_fetch_sub(&durable->workers, 1);
 	(void)pthread_mutex_destroy(&worker->lock);
 	(void)pthread_cond_destroy(&worker->work);
-	(void)pthread_cond_destroy(&worker->room);
-	(void)pthread_cond_destroy(&worker->outcomes);
 	(void)pthread_cond_destroy(&worker->gone);
-	round_destroy(worker->round);
 	free(worker->slot);
-	free(worker->free_slot);
 	free(worker->thread);
 	free(worker);
 }
 
-/* False: no memory. */
-static bool
-worker_allocate(struct hwt_durable_worker *worker, unsigned threads)
+static void
+worker_name(struct hwt_durable_worker *worker)
 {
-	size_t i;
+	char host[33] = "";
+	struct secret random;
 
-	worker->slots = worker->outstanding_max + worker->queues;
-	worker->slot = calloc(worker->slots, sizeof(struct attempt *));
-	worker->free_slot = calloc(worker->slots, sizeof(*worker->free_slot));
-	worker->thread =
-	    calloc(threads + worker->queues + 1, sizeof(*worker->thread));
-	worker->round = round_create();
-	if (worker->slot == NULL || worker->free_slot == NULL ||
-	    worker->thread == NULL || worker->round == NULL)
-		return false;
-	worker->free_slots = worker->slots;
-	for (i = 0; i < worker->slots; i++)
-		worker->free_slot[i] = (uint32_t)i;
-	return true;
+	secret_make(&random);
+	worker->last_request = random.word[0] >> 2;
+	(void)gethostname(host, sizeof(host) - 1);
+	(void)snprintf(worker->name, sizeof(worker->name), "%s-%ld-%08x", host,
+	    (long)getpid(), (unsigned)random.word[1]);
+	if (worker->options.name != NULL)
+		(void)strcpy(worker->name, worker->options.name);
 }
 
-static struct hwt_durable_worker *
-worker_create(struct hwt_durable *durable,
-    const struct hwt_durable_worker_options *options)
+static int
+worker_run(struct hwt_durable_worker *worker)
 {
-	struct hwt_durable_worker *worker = calloc(1, sizeof(*worker));
+	const struct hwt_durable_worker_options *options = &worker->options;
+	pthread_condattr_t monotonic;
 
-	if (worker == NULL)
-		return NULL;
-	worker->durable = durable;
-	worker->callback = options->callback;
-	worker->ctx = options->ctx;
-	worker->visibility_ns = options->visibility_ns != 0
-	    ? options->visibility_ns
-	    : VISIBILITY_DEFAULT;
-	worker->outstanding_max = options->outstanding_max != 0
-	    ? options->outstanding_max
-	    : 2 * (options->threads != 0 ? options->threads : 1);
-	make_name(worker, options->name);
-	worker->ended.last = &worker->ended.first;
+	worker_name(worker);
 	(void)pthread_mutex_init(&worker->lock, NULL);
 	(void)pthread_cond_init(&worker->work, NULL);
-	(void)pthread_cond_init(&worker->room, NULL);
-	(void)pthread_cond_init(&worker->outcomes, NULL);
-	(void)pthread_cond_init(&worker->gone, NULL);
-	(void)pthread_mutex_lock(&durable->lock);
-	durable->workers++;
-	(void)pthread_mutex_unlock(&durable->lock);
-	return worker;
-}
-
-static void
-extend_leases(hwt_timeout timeout, void *arg)
-{
-	struct hwt_durable_worker *worker = arg;
-
-	(void)timeout;
-	(void)pthread_mutex_lock(&worker->lock);
-	worker->extend_due = true;
-	(void)pthread_cond_signal(&worker->outcomes);
-	(void)pthread_mutex_unlock(&worker->lock);
-}
-
-static int
-spawn(struct hwt_durable_worker *worker, void *(*run)(void *), void *arg)
-{
-	int error =
-	    pthread_create(&worker->thread[worker->threads], NULL, run, arg);
-
-	worker->threads += error == 0;
-	return error == 0 ? 0 : -EAGAIN;
-}
-
-static int
-spawn_all(struct hwt_durable_worker *worker, unsigned threads)
-{
-	int error = spawn(worker, finish_thread, worker);
-	unsigned i;
-
-	for (i = 0; i < threads && error == 0; i++)
-		error = spawn(worker, call_thread, worker);
-	for (i = 0; i < worker->queues && error == 0; i++) {
-		(void)pthread_mutex_lock(&worker->lock);
-		worker->takers++;
-		(void)pthread_mutex_unlock(&worker->lock);
-		error = spawn(worker, take_thread, &worker->queue[i]);
-		if (error == 0)
-			continue;
-		(void)pthread_mutex_lock(&worker->lock);
-		worker->takers--;
-		(void)pthread_mutex_unlock(&worker->lock);
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&worker->gone, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
+	if (!read_queues(worker, options->queue))
+		return -EINVAL;
+	worker->slots = 2 * (options->outstanding_max + worker->queues);
+	worker->slot = calloc(worker->slots, sizeof(struct attempt *));
+	worker->thread = calloc(options->threads, sizeof(*worker->thread));
+	if (worker->slot == NULL || worker->thread == NULL)
+		return -ENOMEM;
+	for (; worker->threads < options->threads; worker->threads++) {
+		if (durable_thread(&worker->thread[worker->threads],
+			call_thread, worker) != 0)
+			return -EAGAIN;
 	}
-	return error;
-}
-
-/* Threads without signals. */
-static int
-worker_run(struct hwt_durable_worker *worker, unsigned threads)
-{
-	uint64_t third_ns = worker->visibility_ns / 3;
-	sigset_t all, before;
-	int error = hwt_new_periodic(worker->durable->timer, NULL,
-	    &worker->extend, extend_leases, worker, third_ns, third_ns);
-
-	if (error != 0)
-		return error;
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = spawn_all(worker, threads);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
+	loop_call(worker->durable, worker_begin, worker);
+	return worker->error;
 }
 
 int
 hwt_durable_worker_start(struct hwt_durable_worker **started,
-    struct hwt_durable *durable,
-    const struct hwt_durable_worker_options *options)
+    struct hwt_durable *durable, const struct hwt_durable_worker_options *given)
 {
+	struct hwt_durable_worker_options options;
 	struct hwt_durable_worker *worker;
-	unsigned threads;
 	int error;
 
-	if (started == NULL || durable == NULL || options == NULL ||
-	    !options_are_valid(options))
+	if (started == NULL || durable == NULL || given == NULL)
+		return -EINVAL;
+	options = *given;
+	if (options.threads == 0)
+		options.threads = 1;
+	if (options.visibility_ns == 0)
+		options.visibility_ns = HWT_SEC(30);
+	if (options.outstanding_max == 0)
+		options.outstanding_max = 2 * (uint64_t)options.threads;
+	if (!options_are_valid(&options))
 		return -EINVAL;
 	if (!durable_is_own(durable))
 		return -EOWNERDEAD;
-	worker = worker_create(durable, options);
+	worker = calloc(1, sizeof(*worker));
 	if (worker == NULL)
 		return -ENOMEM;
-	threads = options->threads != 0 ? options->threads : 1;
-	if (!read_queues(worker, options->queue))
-		error = -EINVAL;
-	else if (!worker_allocate(worker, threads))
-		error = -ENOMEM;
-	else
-		error = worker_run(worker, threads);
+	worker->durable = durable;
+	worker->options = options;
+	atomic_fetch_add(&durable->workers, 1);
+	error = worker_run(worker);
 	if (error == 0)
 		*started = worker;
 	else
@@ -579,51 +859,12 @@ hwt_durable_worker_start(struct hwt_durable_worker **started,
 	return error;
 }
 
-struct alarm {
-	struct hwt_durable_worker *worker;
-	bool over;
-};
-
-static void
-alarm_end(hwt_timeout timeout, void *arg)
-{
-	struct alarm *alarm = arg;
-
-	(void)timeout;
-	(void)pthread_mutex_lock(&alarm->worker->lock);
-	alarm->over = true;
-	(void)pthread_cond_broadcast(&alarm->worker->gone);
-	(void)pthread_mutex_unlock(&alarm->worker->lock);
-}
-
-/* Waits until nothing is under way any more. -EBUSY: not in time. */
-static int
-worker_wait(struct hwt_durable_worker *worker, uint64_t within_ns)
-{
-	struct hwt *timer = worker->durable->timer;
-	struct alarm alarm = {worker, false};
-	hwt_timeout timeout;
-	int error =
-	    hwt_new_timeout(timer, &timeout, alarm_end, &alarm, within_ns);
-
-	if (error != 0)
-		return error;
-	(void)pthread_mutex_lock(&worker->lock);
-	worker->stopping = true;
-	(void)pthread_cond_broadcast(&worker->room);
-	while ((worker->held > 0 || worker->takers > 0) && !alarm.over)
-		(void)pthread_cond_wait(&worker->gone, &worker->lock);
-	if (worker->held > 0 || worker->takers > 0)
-		error = -EBUSY;
-	(void)pthread_mutex_unlock(&worker->lock);
-	(void)!hwt_cancel_wait(timer, timeout);
-	return error;
-}
-
 int
 hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns)
 {
-	int error;
+	struct timespec end = {0};
+	bool gone;
+	int error = 0;
 
 	if (worker == NULL)
 		return -EINVAL;
@@ -631,8 +872,22 @@ hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns)
 		return -EOWNERDEAD;
 	if (calling == worker)
 		return -EDEADLK;
-	error = worker_wait(worker, within_ns);
-	if (error == 0)
-		worker_end(worker);
-	return error;
+	if (within_ns > HWT_SEC(1000000000))
+		within_ns = HWT_SEC(1000000000);
+	(void)clock_gettime(CLOCK_MONOTONIC, &end);
+	within_ns += (uint64_t)end.tv_nsec;
+	end.tv_sec += (time_t)(within_ns / HWT_SEC(1));
+	end.tv_nsec = (long)(within_ns % HWT_SEC(1));
+	(void)pthread_mutex_lock(&worker->lock);
+	worker->stopping = true;
+	worker_kick(worker);
+	while (error == 0 && (worker->held > 0 || worker->orders > 0))
+		error =
+		    pthread_cond_timedwait(&worker->gone, &worker->lock, &end);
+	gone = worker->held == 0 && worker->orders == 0;
+	(void)pthread_mutex_unlock(&worker->lock);
+	if (!gone)
+		return -EBUSY;
+	worker_end(worker);
+	return 0;
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop, and how others reach it.
+ *
+ * ONE TURN: the events of connections; then what the mailbox has: requests,
+ * workers that have something to do, and timeouts. Then requests that have a
+ * result are done, and what all of these have put into queues is sent. So adds
+ * that arrive together are one command.
+ *
+ * A caller waits in a structure on its stack. The loop's last access to it is
+ * an unlock that the caller's return from its wait follows.
+ */
+#include "modules/durable/client/client.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define EVENTS_MAX 64
+
+struct waiter {
+	struct hwt_post post; /* first */
+	struct hwt_durable *durable;
+	pthread_mutex_t lock;
+	pthread_cond_t end;
+	bool over; /* with the lock */
+	/* Requests, of which so many are left; or a function. */
+	struct request *requests;
+	size_t left;
+	void (*function)(void *arg);
+	void *arg;
+};
+
+static void
+waiter_end(struct waiter *waiter)
+{
+	(void)pthread_mutex_lock(&waiter->lock);
+	waiter->over = true;
+	(void)pthread_cond_signal(&waiter->end);
+	(void)pthread_mutex_unlock(&waiter->lock);
+}
+
+static void
+posted(struct hwt_post *post)
+{
+	struct waiter *waiter = (struct waiter *)post;
+	size_t i;
+
+	for (i = 0; i < waiter->left; i++)
+		request_start(waiter->durable, &waiter->requests[i]);
+	if (waiter->function != NULL)
+		waiter->function(waiter->arg);
+	if (waiter->left == 0)
+		waiter_end(waiter);
+}
+
+static void
+waiter_wait(struct waiter *waiter, struct hwt_durable *durable)
+{
+	waiter->durable = durable;
+	(void)pthread_mutex_init(&waiter->lock, NULL);
+	(void)pthread_cond_init(&waiter->end, NULL);
+	(void)hwt_mailbox_post(durable->mailbox, &waiter->post, posted);
+	(void)pthread_mutex_lock(&waiter->lock);
+	while (!waiter->over)
+		(void)pthread_cond_wait(&waiter->end, &waiter->lock);
+	(void)pthread_mutex_unlock(&waiter->lock);
+	(void)pthread_mutex_destroy(&waiter->lock);
+	(void)pthread_cond_destroy(&waiter->end);
+}
+
+void
+loop_call(struct hwt_durable *durable, void (*function)(void *arg), void *arg)
+{
+	struct waiter waiter = {.function = function, .arg = arg};
+
+	waiter_wait(&waiter, durable);
+}
+
+static void
+request_done(struct request *request)
+{
+	struct waiter *waiter = request->ctx;
+
+	if (--waiter->left == 0)
+		waiter_end(waiter);
+}
+
+void
+requests_run(
+    struct hwt_durable *durable, struct request *requests, size_t count)
+{
+	struct waiter waiter = {.requests = requests, .left = count};
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		requests[i].done = request_done;
+		requests[i].ctx = &waiter;
+	}
+	waiter_wait(&waiter, durable);
+}
+
+static void
+settle(struct hwt_durable *durable)
+{
+	struct connection *connection;
+	struct request *request;
+
+	do {
+		durable->flush = false;
+		while ((request = durable->ended) != NULL) {
+			durable->ended = request->next;
+			request->done(request);
+		}
+		for (connection = durable->connections; connection != NULL;
+		     connection = connection->link)
+			connection_flush(connection);
+	} while (durable->flush);
+}
+
+static void *
+loop_run(void *arg)
+{
+	struct hwt_durable *durable = arg;
+	struct epoll_event events[EVENTS_MAX];
+	int count, i;
+
+	for (;;) {
+		count = epoll_wait(durable->epoll, events, EVENTS_MAX, -1);
+		for (i = 0; i < count; i++) {
+			if (events[i].data.ptr != NULL)
+				connection_event(
+				    events[i].data.ptr, events[i].events);
+		}
+		(void)hwt_mailbox_run(durable->mailbox, 0, NULL);
+		if (durable->over)
+			return NULL;
+		settle(durable);
+	}
+}
+
+int
+durable_thread(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	sigset_t all, before;
+	int error;
+
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(thread, NULL, run, arg);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error == 0 ? 0 : -EAGAIN;
+}
+
+int
+loop_start(struct hwt_durable *durable)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int error = hwt_mailbox_create(&durable->mailbox);
+
+	if (error != 0)
+		return error;
+	durable->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (durable->epoll < 0 ||
+	    epoll_ctl(durable->epoll, EPOLL_CTL_ADD,
+		hwt_mailbox_fd(durable->mailbox), &event) != 0)
+		return errno == ENOMEM ? -ENOMEM : -EMFILE;
+	error = durable_thread(&durable->loop, loop_run, durable);
+	durable->running = error == 0;
+	return error;
+}
+
+static void
+loop_end(void *arg)
+{
+	struct hwt_durable *durable = arg;
+
+	nodes_destroy(durable);
+	durable->over = true;
+}
+
+void
+loop_stop(struct hwt_durable *durable)
+{
+	if (durable->running) {
+		loop_call(durable, loop_end, durable);
+		(void)pthread_join(durable->loop, NULL);
+	} else {
+		nodes_destroy(durable);
+	}
+	if (durable->epoll >= 0)
+		(void)close(durable->epoll);
+	while (durable->mailbox != NULL &&
+	    hwt_mailbox_destroy(durable->mailbox) == -EBUSY)
+		(void)hwt_mailbox_run(durable->mailbox, 0, NULL);
+}
