@@ -98,14 +98,14 @@ hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *user)
 	return error;
 }
 
-/* The set of a request: items, or pointers to objects. */
-
+/* The set of a request: items, or pointers to objects; inlined for each. */
+#define FOR_EACH_STRIDE static inline __attribute__((always_inline))
 struct set {
 	const void *names;
 	size_t stride;
 };
 
-static struct object *
+FOR_EACH_STRIDE struct object *
 named(const struct set *set, size_t i)
 {
 	const void *at = (const char *)set->names + i * set->stride;
@@ -115,7 +115,7 @@ named(const struct set *set, size_t i)
 
 /* Whether it may be in a set: with a group, the caller must learn which member
  * it has got, and writes. */
-static bool
+FOR_EACH_STRIDE bool
 may_be_named(const struct set *set, size_t i)
 {
 	const struct object *object = named(set, i);
@@ -134,7 +134,7 @@ may_be_named(const struct set *set, size_t i)
 }
 
 /* Ranks them by insertion. */
-static int
+FOR_EACH_STRIDE int
 check_set(const struct set *set, size_t count, uint8_t *rank)
 {
 	const struct object *object, *before;
@@ -157,7 +157,7 @@ check_set(const struct set *set, size_t count, uint8_t *rank)
 	return 0;
 }
 
-static int
+FOR_EACH_STRIDE int
 request_make(struct request *request, const struct set *set, size_t count,
     hwt_granted *granted, void *arg)
 {
