@@ -154,18 +154,6 @@ call(const char *queue, const struct words *words)
 	    reply != NULL ? reply->str : error_text(error));
 }
 
-static void
-print_time(long long ms)
-{
-	time_t seconds = (time_t)(ms / 1000);
-	char text[32];
-	struct tm tm;
-
-	(void)gmtime_r(&seconds, &tm);
-	(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	printf("%s.%03lldZ", text, ms % 1000);
-}
-
 /* Bytes that are no printable ASCII, and backslashes, as \xHH. */
 static void
 print_bytes(FILE *to, const char *bytes, size_t length)
@@ -180,25 +168,42 @@ print_bytes(FILE *to, const char *bytes, size_t length)
 	}
 }
 
-/* Of a queue or a task, whose first value is its state. */
+/* time: a number is in ms of Unix time; 0: none. */
+static void
+print_value(const redisReply *value, bool time)
+{
+	const time_t seconds = (time_t)(value->integer / 1000);
+	char text[32];
+	struct tm tm;
+
+	if (value->type != REDIS_REPLY_INTEGER) {
+		print_bytes(stdout, value->str, value->len);
+	} else if (!time) {
+		printf("%lld", value->integer);
+	} else if (seconds == 0) {
+		(void)putchar('-');
+	} else {
+		(void)gmtime_r(&seconds, &tm);
+		(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+		printf("%s.%03lldZ", text, value->integer % 1000);
+	}
+}
+
+/* Of a queue, or of a task, whose first value is its state. */
 static int
 print_pairs(redisReply *reply)
 {
+	bool task = reply->element[1]->type != REDIS_REPLY_INTEGER;
 	size_t i;
 
 	for (i = 0; i + 1 < reply->elements; i += 2) {
 		const char *name = reply->element[i]->str;
-		const redisReply *value = reply->element[i + 1];
 
 		printf("%-20s ", name);
-		if (value->type != REDIS_REPLY_INTEGER)
-			print_bytes(stdout, value->str, value->len);
-		else if (value->integer > 0 &&
-		    (strcmp(name, "due") == 0 || strcmp(name, "time") == 0) &&
-		    reply->element[1]->type != REDIS_REPLY_INTEGER)
-			print_time(value->integer);
-		else
-			printf("%lld", value->integer);
+		print_value(reply->element[i + 1],
+		    task &&
+			(strcmp(name, "due") == 0 ||
+			    strcmp(name, "time") == 0));
 		(void)putchar('\n');
 	}
 	freeReplyObject(reply);
@@ -313,13 +318,14 @@ run_show(struct words *words, int argc, char **argv)
 	return print_pairs(reply);
 }
 
-/* Tasks that change their state meanwhile may be missed, or come twice. */
+/* Id, time, attempts, and the reason of a dead letter. Tasks that change their
+ * state meanwhile may be missed, or come twice. */
 static int
 print_list(struct words *words, const char *queue, const char *state)
 {
 	char cursor[CURSOR_SIZE] = "0";
 	redisReply *reply;
-	size_t i;
+	size_t i, j;
 
 	words_add(words, state);
 	words_add(words, cursor);
@@ -330,18 +336,10 @@ print_list(struct words *words, const char *queue, const char *state)
 		for (i = 0; i < reply->element[1]->elements; i++) {
 			const redisReply *task = reply->element[1]->element[i];
 
-			print_bytes(stdout, task->element[0]->str,
-			    task->element[0]->len);
-			(void)putchar('\t');
-			if (task->element[1]->integer > 0)
-				print_time(task->element[1]->integer);
-			else
-				(void)putchar('-');
-			printf("\t%lld", task->element[2]->integer);
-			if (task->elements > 3) {
-				(void)putchar('\t');
-				print_bytes(stdout, task->element[3]->str,
-				    task->element[3]->len);
+			for (j = 0; j < task->elements && j < 4; j++) {
+				if (j > 0)
+					(void)putchar('\t');
+				print_value(task->element[j], j == 1);
 			}
 			(void)putchar('\n');
 		}
