@@ -169,14 +169,18 @@ open_database(struct store *store, const char *folder)
 static int
 open_folder(const char *folder)
 {
-	int fd, error;
+	int fd, error, naps = 50;
 
 	if (mkdir(folder, 0700) != 0 && errno != EEXIST)
 		return -errno;
 	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+	/* One that was killed may not have ended yet. */
+	while ((error = flock(fd, LOCK_EX | LOCK_NB)) != 0 &&
+	    errno == EWOULDBLOCK && naps-- > 0)
+		(void)usleep(20000);
+	if (error == 0)
 		return fd;
 	error = errno == EWOULDBLOCK ? -EBUSY : -errno;
 	(void)close(fd);
