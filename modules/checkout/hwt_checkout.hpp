@@ -12,7 +12,7 @@
  *   checkout.acquire({&a.object, {&b.object, HWT_READ}}, 50ms,
  *       [&](hwt_cxx::checkout::hold held, hwt_grant) { ... });
  *
-  * Objects by key, which a callable loads:
+ * Objects by key, which a callable loads:
  *
  *   hwt_cxx::store<account> accounts(checkout, {}, load);
  *   if (auto held = accounts.acquire_wait({"alice", "bob"}, 50ms))
