@@ -30,9 +30,9 @@ void changed_truncate(struct machine *machine, struct record *last);
 /* wheel.c: at record->time_ms. */
 void wheel_insert(struct wheel *wheel, struct record *record);
 void wheel_remove(struct wheel *wheel, struct record *record);
-/* Passes each record up to now_ms, in order, to act, which must remove it. Stops
- * after *work, and subtracts what was done: a unit is a record or SLOTS_OF_WORK
- * slots that were looked through, and depends on the contents alone. */
+/* Passes each record up to now_ms, in order, to act, which must remove it.
+ * Stops after *work, and subtracts what was done: a unit is a record or
+ * SLOTS_OF_WORK slots that were passed, and depends on the contents alone. */
 void wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t *work,
     void (*act)(struct machine *machine, struct record *record),
     struct machine *machine);

@@ -4,7 +4,7 @@
  *
  * Its state is a function of the sequence of commands, each with its time. Two
  * machines that were given the same commands are equal, and so is one that was
- * saved and loaded. A host (redis/, server/) supplies time and stores the state.
+ * saved and loaded. A host (redis/, server/) gives time and stores the state.
  *
  * STATES of a record, and what makes each move:
  *
