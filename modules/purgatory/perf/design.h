@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A design of a purgatory as main.c drives it; a program has one. And what the
- * others beside hwt_purgatory share: a hash table of a list for each key, which
- * goes with its last operation. Not thread-safe. */
+ * others beside hwt_purgatory share: a hash table, whose buckets are lists of
+ * what is linked under keys, in order of arrival. Not thread-safe. */
 #ifndef DESIGN_H
 #define DESIGN_H
 
@@ -15,7 +15,8 @@
 /* Waits for request_holds, a value of its key, or finish. The design frees it
  * after request_ended, when nothing refers to it any more. */
 struct request {
-	uint64_t number, at_least;
+	atomic_uchar *flag; /* of request_holds and request_ended */
+	uint64_t at_least;
 	bool has_predicate;
 	uint32_t key_count;
 	uint32_t key[KEYS_MAX]; /* each once */
@@ -23,7 +24,7 @@ struct request {
 
 extern const struct design {
 	const char *what;
-	void (*create)(void);
+	void (*create)(uint32_t links); /* so many at once */
 	void (*destroy)(void); /* waits for its threads */
 	void (*watch)(struct request *request, uint64_t delay_ns);
 	void (*check)(uint32_t key); /* something has changed */
@@ -42,97 +43,66 @@ request_hash(uint32_t key)
 
 struct link {
 	TAILQ_ENTRY(link) place;
-	struct list *list;
 	struct operation *operation;
+	uint32_t key;
 };
 
-struct list {
-	TAILQ_HEAD(, link) links;
-	struct list *chain;
-	uint32_t key, hash;
+TAILQ_HEAD(bucket, link);
+
+struct table {
+	struct bucket *bucket;
+	uint32_t mask;
 };
 
-struct table { /* all zero: empty */
-	struct list **bucket, *spares;
-	uint32_t buckets, count;
-};
-
-static inline struct list **
-table_bucket(const struct table *table, uint32_t hash)
-{
-	return &table->bucket[hash & (table->buckets - 1)];
-}
-
-static inline struct list *
-table_find(const struct table *table, uint32_t key, uint32_t hash)
-{
-	struct list *list =
-	    table->count > 0 ? *table_bucket(table, hash) : NULL;
-
-	while (list != NULL && list->key != key)
-		list = list->chain;
-	return list;
-}
-
+/* For so many links. */
 static inline void
-table_grow(struct table *table)
+table_make(struct table *table, uint32_t links)
 {
-	struct list **old = table->bucket, **to, *list;
-	uint32_t i, count = table->buckets;
+	uint32_t i;
 
-	table->buckets = count > 0 ? 2 * count : 16;
-	table->bucket = calloc(table->buckets, sizeof(struct list *));
+	while (table->mask < links)
+		table->mask = 2 * table->mask + 1;
+	table->bucket = calloc(table->mask + 1, sizeof(struct bucket));
 	perf_must(table->bucket != NULL, "calloc");
-	for (i = 0; i < count; i++) {
-		while ((list = old[i]) != NULL) {
-			old[i] = list->chain;
-			to = table_bucket(table, list->hash);
-			list->chain = *to;
-			*to = list;
-		}
-	}
-	free(old);
+	for (i = 0; i <= table->mask; i++)
+		TAILQ_INIT(&table->bucket[i]);
+}
+
+/* The lower bits are the part's, where there are several. */
+static inline struct bucket *
+table_bucket(const struct table *table, uint32_t key)
+{
+	return &table->bucket[request_hash(key) >> 9 & table->mask];
 }
 
 static inline void
-table_add(struct table *table, uint32_t key, uint32_t hash, struct link *link)
+table_add(struct table *table, struct link *link, struct operation *operation,
+    uint32_t key)
 {
-	struct list *list = table_find(table, key, hash), **to;
-
-	if (list == NULL) {
-		if (table->count++ == table->buckets)
-			table_grow(table);
-		list = table->spares;
-		if (list != NULL)
-			table->spares = list->chain;
-		else
-			list = malloc(sizeof(*list));
-		perf_must(list != NULL, "malloc");
-		to = table_bucket(table, hash);
-		list->chain = *to;
-		list->key = key;
-		list->hash = hash;
-		TAILQ_INIT(&list->links);
-		*to = list;
-	}
-	link->list = list;
-	TAILQ_INSERT_TAIL(&list->links, link, place);
+	link->operation = operation;
+	link->key = key;
+	TAILQ_INSERT_TAIL(table_bucket(table, key), link, place);
 }
 
 static inline void
 table_remove(struct table *table, struct link *link)
 {
-	struct list *list = link->list, **at;
+	TAILQ_REMOVE(table_bucket(table, link->key), link, place);
+}
 
-	TAILQ_REMOVE(&list->links, link, place);
-	if (!TAILQ_EMPTY(&list->links))
-		return;
-	for (at = table_bucket(table, list->hash); *at != list;)
-		at = &(*at)->chain;
-	*at = list->chain;
-	list->chain = table->spares;
-	table->spares = list;
-	table->count--;
+/* The first of the key from that link on; NULL: there is none. */
+static inline struct link *
+link_of(struct link *link, uint32_t key)
+{
+	while (link != NULL && link->key != key)
+		link = TAILQ_NEXT(link, place);
+	return link;
+}
+
+static inline struct link *
+table_first(const struct table *table, uint32_t key)
+{
+	return link_of(TAILQ_FIRST(table_bucket(table, key)), key);
 }
 
 #endif

@@ -10,10 +10,11 @@ static struct hwt_purgatory *purgatory;
 #define key_of(name) ((struct hwt_key){1, (name)})
 
 static void
-create(void)
+create(uint32_t links)
 {
 	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
 
+	(void)links;
 	perf_must(hwt_create(&timer, &options) == 0 &&
 		hwt_purgatory_create(&purgatory, timer, NULL) == 0,
 	    "create");

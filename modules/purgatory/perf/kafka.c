@@ -12,7 +12,7 @@
  */
 #include "modules/purgatory/perf/design.h"
 
-#define PARTS 512
+#define PARTS 512 /* as many as table_bucket ignores */
 #define PURGE_AT 1000
 
 /* Freed when no list, no timeout and no call refers to it any more. */
@@ -22,7 +22,7 @@ struct operation {
 	atomic_uint references;
 	atomic_bool completed;
 	hwt_timeout timeout;
-	struct link link[]; /* for each key */
+	struct link link[KEYS_MAX];
 };
 
 static struct part {
@@ -34,11 +34,10 @@ static struct hwt *timer;
 static atomic_int_fast64_t ended; /* since the last purge */
 
 static struct part *
-part_lock(uint32_t key, uint32_t *hash)
+part_lock(uint32_t key)
 {
 	struct part *where = &part[request_hash(key) % PARTS];
 
-	*hash = request_hash(key) / PARTS;
 	pthread_mutex_lock(&where->lock);
 	return where;
 }
@@ -55,7 +54,7 @@ release(struct operation *operation, unsigned references)
 static void
 try_complete(struct operation *operation, bool has_expired)
 {
-	if (atomic_load_explicit(&operation->completed, memory_order_acquire))
+	if (operation->completed)
 		return;
 	pthread_mutex_lock(&operation->lock);
 	if (!operation->completed &&
@@ -70,40 +69,32 @@ try_complete(struct operation *operation, bool has_expired)
 }
 
 static void
-walk(struct table *keys, struct list *list, bool purge)
+purge(struct table *keys, struct link *link)
 {
-	struct link *link, *next = TAILQ_FIRST(&list->links);
-
-	while ((link = next) != NULL) {
-		next = TAILQ_NEXT(link, place);
-		if (!purge)
-			try_complete(link->operation, false);
-		if (!link->operation->completed)
-			continue;
-		table_remove(keys, link);
-		release(link->operation, 1);
-	}
+	if (!link->operation->completed)
+		return;
+	table_remove(keys, link);
+	release(link->operation, 1);
 }
 
 static void
 maybe_purge(hwt_timeout timeout, void *arg)
 {
-	struct list *list, *next;
+	struct link *link, *next;
 	struct part *where;
 	uint32_t i;
 
-	(void)timeout;
-	(void)arg;
-	if (atomic_load(&ended) <= PURGE_AT)
+	(void)timeout, (void)arg;
+	if (ended <= PURGE_AT)
 		return;
-	atomic_store(&ended, 0);
+	ended = 0;
 	for (where = part; where < &part[PARTS]; where++) {
 		pthread_mutex_lock(&where->lock);
-		for (i = 0; i < where->keys.buckets; i++) {
-			next = where->keys.bucket[i];
-			while ((list = next) != NULL) {
-				next = list->chain;
-				walk(&where->keys, list, true);
+		for (i = 0; i <= where->keys.mask; i++) {
+			link = TAILQ_FIRST(&where->keys.bucket[i]);
+			for (; link != NULL; link = next) {
+				next = TAILQ_NEXT(link, place);
+				purge(&where->keys, link);
 			}
 		}
 		pthread_mutex_unlock(&where->lock);
@@ -111,13 +102,15 @@ maybe_purge(hwt_timeout timeout, void *arg)
 }
 
 static void
-create(void)
+create(uint32_t links)
 {
 	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
 	unsigned i;
 
-	for (i = 0; i < PARTS; i++)
+	for (i = 0; i < PARTS; i++) {
 		pthread_mutex_init(&part[i].lock, NULL);
+		table_make(&part[i].keys, links / PARTS);
+	}
 	perf_must(hwt_create(&timer, &options) == 0 &&
 		hwt_new_periodic(timer, NULL, NULL, maybe_purge, NULL,
 		    HWT_MS(20), HWT_MS(20)) == 0,
@@ -127,41 +120,40 @@ create(void)
 static void
 destroy(void)
 {
-	perf_must(
-	    hwt_stop(timer, NULL) == 0 && hwt_destroy(timer) == 0, "destroy");
+	perf_must(hwt_stop(timer, NULL) == 0, "destroy");
+}
+
+static void
+expire(hwt_timeout timeout, void *operation)
+{
+	(void)timeout;
+	try_complete(operation, true);
+	release(operation, 1);
 }
 
 /* Ends the request in flight with this key, if it has not ended. */
 static void
 take(uint32_t key, bool has_expired)
 {
-	uint32_t hash;
-	struct part *where = part_lock(key, &hash);
-	struct list *list = table_find(&where->keys, key, hash);
-	struct operation *operation = NULL;
+	struct part *where = part_lock(key);
+	struct link *link = table_first(&where->keys, key);
 
-	if (list != NULL) {
-		operation = TAILQ_FIRST(&list->links)->operation;
-		table_remove(&where->keys, operation->link);
-	}
+	if (link != NULL)
+		table_remove(&where->keys, link);
 	pthread_mutex_unlock(&where->lock);
-	if (operation == NULL)
+	if (link == NULL)
 		return;
 	if (!has_expired)
-		(void)!hwt_cancel(timer, operation->timeout);
-	request_ended(operation->request);
-	free(operation->request);
-	free(operation);
+		(void)!hwt_cancel(timer, link->operation->timeout);
+	request_ended(link->operation->request);
+	free(link->operation->request);
+	free(link->operation);
 }
 
 static void
-expire(hwt_timeout timeout, void *arg)
+finish(uint32_t key)
 {
-	struct operation *operation = arg;
-
-	(void)timeout;
-	try_complete(operation, true);
-	release(operation, 1);
+	take(key, false);
 }
 
 static void
@@ -176,10 +168,9 @@ watch(struct request *request, uint64_t delay_ns)
 {
 	const uint32_t count = request->key_count;
 	const bool waits = request->has_predicate;
-	struct operation *operation =
-	    malloc(sizeof(*operation) + count * sizeof(operation->link[0]));
+	struct operation *operation = malloc(sizeof(*operation));
 	struct part *where;
-	uint32_t hash, i;
+	uint32_t i;
 
 	perf_must(operation != NULL, "malloc");
 	operation->request = request;
@@ -194,10 +185,9 @@ watch(struct request *request, uint64_t delay_ns)
 		      delay_ns) == 0,
 	    "hwt_new_timeout");
 	for (i = 0; i < count; i++) {
-		operation->link[i].operation = operation;
-		where = part_lock(request->key[i], &hash);
-		table_add(
-		    &where->keys, request->key[i], hash, &operation->link[i]);
+		where = part_lock(request->key[i]);
+		table_add(&where->keys, &operation->link[i], operation,
+		    request->key[i]);
 		pthread_mutex_unlock(&where->lock);
 	}
 	if (!waits)
@@ -209,19 +199,15 @@ watch(struct request *request, uint64_t delay_ns)
 static void
 check(uint32_t key)
 {
-	uint32_t hash;
-	struct part *where = part_lock(key, &hash);
-	struct list *list = table_find(&where->keys, key, hash);
+	struct part *where = part_lock(key);
+	struct link *link, *next;
 
-	if (list != NULL)
-		walk(&where->keys, list, false);
+	for (link = table_first(&where->keys, key); link != NULL; link = next) {
+		next = link_of(TAILQ_NEXT(link, place), key);
+		try_complete(link->operation, false);
+		purge(&where->keys, link);
+	}
 	pthread_mutex_unlock(&where->lock);
-}
-
-static void
-finish(uint32_t key)
-{
-	take(key, false);
 }
 
 const struct design design = {"Kafka's design: wheel, lists purged later",

@@ -4,10 +4,9 @@
  * deadline? One round of one case, for one design: see perf/perf.h. Each thread
  * has so many outstanding. It completes the oldest and watches another one.
  *
- * load=closed: by checks of its keys, which are drawn at random from so many.
- * load=inflight: by finishing it, as a table of requests in flight does: each
- * has a key of its own, and no predicate.
- * load=value: by raising the one key, for whose values all wait.
+ *   closed    by checks of its keys, which are drawn at random from so many
+ *   inflight  by finishing it: each has a key of its own, and no predicate
+ *   value     by raising the one key, for whose values all wait
  *
  *   purgatory/DESIGN load=closed [keys=3] [space=100000] [outstanding=1024]
  *       [threads=1] [seconds=1] [seed=1]
@@ -18,7 +17,6 @@
 #define FLAGS (1u << 20)
 #define THREADS_MAX 8u
 #define OUTSTANDING_MAX (1u << 16)
-#define ASKED 16 /* one in so many asks for the time */
 
 enum {
 	WAITS,
@@ -38,23 +36,17 @@ static unsigned keys, outstanding, threads;
 static uint64_t space, until_ns;
 static bool closed, inflight;
 
-static atomic_uchar *
-flag_of(const struct request *request)
-{
-	return &worker[request->number / FLAGS].flag[request->number % FLAGS];
-}
-
 bool
 request_holds(const struct request *request)
 {
-	return atomic_load_explicit(flag_of(request), memory_order_acquire) ==
+	return atomic_load_explicit(request->flag, memory_order_acquire) ==
 	    HOLDS;
 }
 
 void
 request_ended(const struct request *request)
 {
-	atomic_store_explicit(flag_of(request), ENDED, memory_order_release);
+	atomic_store_explicit(request->flag, ENDED, memory_order_release);
 }
 
 static void
@@ -84,19 +76,15 @@ watch_one(struct worker *w)
 	unsigned i;
 
 	perf_must(request != NULL, "malloc");
-	*request = (struct request){
-	    .number = w->number * (uint64_t)FLAGS + w->watched++ % FLAGS,
-	    .at_least = closed || inflight ? 0 : w->watched,
-	    .has_predicate = closed,
-	    .key_count = keys};
+	request->flag = &w->flag[w->watched++ % FLAGS];
+	atomic_store_explicit(request->flag, WAITS, memory_order_relaxed);
+	request->at_least = closed || inflight ? 0 : w->watched;
+	request->has_predicate = closed;
+	request->key_count = keys;
 	for (i = 0; i < keys; i++)
-		key[i] = inflight
+		key[i] = request->key[i] = inflight
 		    ? (w->number << 28) + (uint32_t)w->watched
-		    : (uint32_t)perf_random_below(&w->random, space / keys) *
-			    keys +
-			i;
-	memcpy(request->key, key, sizeof(request->key));
-	atomic_store_explicit(flag_of(request), WAITS, memory_order_relaxed);
+		    : (uint32_t)perf_random_below(&w->random, space) * keys + i;
 	design.watch(request, HWT_SEC(30));
 }
 
@@ -106,7 +94,8 @@ run_loop(void *arg)
 	struct worker *w = arg;
 
 	perf_pin(w->number, threads);
-	while (w->watched % ASKED != 0 || perf_now_ns() < until_ns) {
+	/* One in 16 asks for the time. */
+	while (w->watched % 16 != 0 || perf_now_ns() < until_ns) {
 		if (w->watched >= outstanding)
 			complete_oldest(w);
 		watch_one(w);
@@ -119,34 +108,33 @@ main(int argc, char **argv)
 {
 	uint64_t seed = perf_begin(argc, argv, design.what);
 	const char *load = perf_text("load", "closed");
-	uint64_t cpu_ns, begun_ns, seconds, completed = 0;
-	unsigned i;
+	uint64_t cpu_ns, begun_ns, completed = 0;
+	struct worker *w;
 
 	closed = strcmp(load, "closed") == 0;
 	inflight = strcmp(load, "inflight") == 0;
 	keys = (unsigned)perf_option("keys", closed ? 3 : 1);
-	space = perf_option("space", closed ? 100000 : 1);
+	space = perf_option("space", closed ? 100000 : keys) / keys;
 	outstanding = (unsigned)perf_option("outstanding", 1024);
 	threads = (unsigned)perf_option("threads", 1);
-	seconds = perf_option("seconds", 1);
+	begun_ns = perf_now_ns();
+	until_ns = begun_ns + HWT_SEC(perf_option("seconds", 1));
 	perf_options_end();
-	perf_must(outstanding - 1 < OUTSTANDING_MAX && keys - 1 < KEYS_MAX &&
-		space >= keys && threads - 1 < THREADS_MAX,
+	perf_must(outstanding <= OUTSTANDING_MAX && keys <= KEYS_MAX &&
+		space > 0 && threads <= THREADS_MAX,
 	    "options");
 	if (!closed && !inflight && design.raise == NULL)
 		perf_skip("this design has no values");
-	design.create();
+	design.create(threads * outstanding * keys);
 	cpu_ns = perf_cpu_ns();
-	begun_ns = perf_now_ns();
-	until_ns = begun_ns + seconds * 1000000000u;
-	for (i = 0; i < threads; i++) {
-		worker[i].number = i;
-		worker[i].random = seed * 8 + i;
-		perf_start(&worker[i].thread, run_loop, &worker[i]);
+	for (w = worker; w < &worker[threads]; w++) {
+		w->number = (unsigned)(w - worker);
+		w->random = seed * 8 + w->number;
+		perf_start(&w->thread, run_loop, w);
 	}
-	for (i = 0; i < threads; i++) {
-		pthread_join(worker[i].thread, NULL);
-		completed += worker[i].completed;
+	for (w = worker; w < &worker[threads]; w++) {
+		pthread_join(w->thread, NULL);
+		completed += w->completed;
 	}
 	perf_metric("cpu_ns", "ns",
 	    (double)(perf_cpu_ns() - cpu_ns) / (double)completed);

@@ -8,6 +8,7 @@
  * predicates and callbacks run under the mutex here, and may neither call back
  * nor take long. Who can pay that price should see what it saves.
  */
+#define _GNU_SOURCE
 #include "modules/purgatory/perf/design.h"
 
 #define HEAP_MAX (1u << 20)
@@ -15,7 +16,7 @@
 struct operation {
 	struct request *request;
 	size_t at; /* in the heap */
-	struct link link[]; /* for each key */
+	struct link link[KEYS_MAX];
 };
 
 struct waiting {
@@ -24,7 +25,7 @@ struct waiting {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t reaper;
 static bool stopping;
 static struct table keys;
@@ -87,20 +88,17 @@ reap(void *unused)
 		if (due_ns <= perf_now_ns())
 			complete(heap[0].operation);
 		else
-			(void)pthread_cond_timedwait(&changed, &lock, &until);
+			(void)pthread_cond_clockwait(
+			    &changed, &lock, CLOCK_MONOTONIC, &until);
 	}
 	pthread_mutex_unlock(&lock);
 	return unused;
 }
 
 static void
-create(void)
+create(uint32_t links)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&changed, &attr);
+	table_make(&keys, links);
 	perf_start(&reaper, reap, NULL);
 }
 
@@ -117,18 +115,15 @@ destroy(void)
 static void
 watch(struct request *request, uint64_t delay_ns)
 {
-	struct operation *operation = malloc(sizeof(*operation) +
-	    request->key_count * sizeof(operation->link[0]));
+	struct operation *operation = malloc(sizeof(*operation));
 	uint32_t i;
 
 	perf_must(operation != NULL, "malloc");
 	operation->request = request;
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < request->key_count; i++) {
-		operation->link[i].operation = operation;
-		table_add(&keys, request->key[i], request_hash(request->key[i]),
-		    &operation->link[i]);
-	}
+	for (i = 0; i < request->key_count; i++)
+		table_add(
+		    &keys, &operation->link[i], operation, request->key[i]);
 	perf_must(heap_count < HEAP_MAX, "room");
 	heap_sift(heap_count++,
 	    (struct waiting){perf_now_ns() + delay_ns, operation});
@@ -144,13 +139,10 @@ static void
 check(uint32_t key)
 {
 	struct link *link, *next;
-	struct list *list;
 
 	pthread_mutex_lock(&lock);
-	list = table_find(&keys, key, request_hash(key));
-	next = list != NULL ? TAILQ_FIRST(&list->links) : NULL;
-	while ((link = next) != NULL) {
-		next = TAILQ_NEXT(link, place);
+	for (link = table_first(&keys, key); link != NULL; link = next) {
+		next = link_of(TAILQ_NEXT(link, place), key);
 		if (!link->operation->request->has_predicate ||
 		    request_holds(link->operation->request))
 			complete(link->operation);
