@@ -25,7 +25,6 @@ struct request {
 extern const struct design {
 	const char *what;
 	void (*create)(uint32_t links); /* so many at once */
-	void (*destroy)(void); /* waits for its threads */
 	void (*watch)(struct request *request, uint64_t delay_ns);
 	void (*check)(uint32_t key); /* something has changed */
 	void (*finish)(uint32_t key); /* what has this key alone is over */

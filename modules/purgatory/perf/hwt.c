@@ -20,15 +20,6 @@ create(uint32_t links)
 	    "create");
 }
 
-static void
-destroy(void)
-{
-	perf_must(hwt_purgatory_shutdown(purgatory) == 0 &&
-		hwt_purgatory_destroy(purgatory) == 0 &&
-		hwt_stop(timer, NULL) == 0 && hwt_destroy(timer) == 0,
-	    "destroy");
-}
-
 static bool
 try_request(hwt_operation operation, void *arg)
 {
@@ -82,4 +73,4 @@ raise_key(uint32_t key, uint64_t value)
 }
 
 const struct design design = {
-    "hwt_purgatory", create, destroy, watch, check, finish, raise_key};
+    "hwt_purgatory", create, watch, check, finish, raise_key};

@@ -118,12 +118,6 @@ create(uint32_t links)
 }
 
 static void
-destroy(void)
-{
-	perf_must(hwt_stop(timer, NULL) == 0, "destroy");
-}
-
-static void
 expire(hwt_timeout timeout, void *operation)
 {
 	(void)timeout;
@@ -211,4 +205,4 @@ check(uint32_t key)
 }
 
 const struct design design = {"Kafka's design: wheel, lists purged later",
-    create, destroy, watch, check, finish, NULL};
+    create, watch, check, finish, NULL};

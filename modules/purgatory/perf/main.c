@@ -140,6 +140,5 @@ main(int argc, char **argv)
 	    (double)(perf_cpu_ns() - cpu_ns) / (double)completed);
 	perf_metric("ops_per_s", "1/s",
 	    (double)completed * 1e9 / (double)(perf_now_ns() - begun_ns));
-	design.destroy();
 	return 0;
 }

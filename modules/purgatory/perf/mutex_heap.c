@@ -27,7 +27,6 @@ struct waiting {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t reaper;
-static bool stopping;
 static struct table keys;
 static struct waiting heap[HEAP_MAX];
 static size_t heap_count;
@@ -81,7 +80,7 @@ reap(void *unused)
 	uint64_t due_ns;
 
 	pthread_mutex_lock(&lock);
-	while (!stopping) {
+	for (;;) {
 		due_ns = heap_count > 0 ? heap[0].due_ns : HWT_NEVER;
 		until.tv_sec = (time_t)(due_ns / HWT_SEC(1));
 		until.tv_nsec = (long)(due_ns % HWT_SEC(1));
@@ -91,7 +90,6 @@ reap(void *unused)
 			(void)pthread_cond_clockwait(
 			    &changed, &lock, CLOCK_MONOTONIC, &until);
 	}
-	pthread_mutex_unlock(&lock);
 	return unused;
 }
 
@@ -100,16 +98,6 @@ create(uint32_t links)
 {
 	table_make(&keys, links);
 	perf_start(&reaper, reap, NULL);
-}
-
-static void
-destroy(void)
-{
-	pthread_mutex_lock(&lock);
-	stopping = true;
-	pthread_cond_signal(&changed);
-	pthread_mutex_unlock(&lock);
-	pthread_join(reaper, NULL);
 }
 
 static void
@@ -151,4 +139,4 @@ check(uint32_t key)
 }
 
 const struct design design = {
-    "one mutex, heap of deadlines", create, destroy, watch, check, check, NULL};
+    "one mutex, heap of deadlines", create, watch, check, check, NULL};
