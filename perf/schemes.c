@@ -2,10 +2,9 @@
 /*
  * What do START, STOP and PER_TICK cost with n timers pending, in each of
  * Varghese and Lauck's seven schemes? Intervals are negative exponential, with
- * a mean of n ticks, or 4096 where n is less, so that about one timer expires
- * at each tick. Starts, stops and ticks are timed in batches by the CPU clock;
- * what was stopped or has expired is started again. A scheme is first compared
- * with an oracle on a random run.
+ * a mean of n ticks, or 4096 where n is less: about one timer expires a tick.
+ * Starts, stops and ticks are timed in batches by the CPU clock, and started
+ * again when they have ended. A scheme is first compared with an oracle.
  *
  *   schemes SCHEME [most=1000000] [budget_ms=100] [seed=1]
  *

@@ -110,8 +110,8 @@ spawn(int input, char **environment, pid_t *pid)
 	return error;
 }
 
-/* Returns the status of waitpid; kills it when its time, or the grace of all, is
- * over. */
+/* Returns the status of waitpid; kills it when its time, or the grace of all,
+ * is over. */
 static int
 wait_for(pid_t pid, bool *late)
 {

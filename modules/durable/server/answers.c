@@ -167,8 +167,8 @@ run(struct http_request *request, const struct words *words)
 	return NULL;
 }
 
-/* A command on the queue, with a word, if it is not NULL, and the id, if there is
- * one. */
+/* A command on the queue, with a word, if it is not NULL, and the id, if there
+ * is one. */
 static redisReply *
 run_word(struct http_request *request, const char *command, const char *word)
 {

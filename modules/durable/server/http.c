@@ -105,8 +105,8 @@ header(const struct http_request *request, const char *name)
 	return value != NULL ? value : "";
 }
 
-/* An address, or localhost, with any port: it may be that of a tunnel. Any other
- * name could be made to lead here by those who own it. */
+/* An address, or localhost, with any port: it may be that of a tunnel. Any
+ * other name could be made to lead here by those who own it. */
 static bool
 names_an_address(const char *host)
 {

@@ -5,12 +5,12 @@
  *   http.c     connections, who is answered, paths
  *   answers.c  commands, and their replies as JSON and for Prometheus
  *
- * WHO IS ANSWERED. With a password, who sends it, with any user (Basic). Without
- * one, who names an address or localhost as the Host: so not a page of another
- * site whose name was made to lead here; and what is listened on must be an
- * address of this machine alone. What changes something needs PUT or
- * DELETE, which a browser does not send for a page of another origin without
- * asking first.
+ * AUTHENTICATION. With a password: a client that sends it (Basic, any user).
+ * Without one: a client whose Host is an address or localhost, which excludes
+ * pages of other sites whose name was made to resolve to this machine; the
+ * server must listen on a loopback address then. Changes need PUT or DELETE,
+ * which a browser does not send for a page of another origin without asking
+ * first.
  */
 #ifndef HWT_DURABLE_SERVER_HTTP_H
 #define HWT_DURABLE_SERVER_HTTP_H

@@ -82,8 +82,8 @@ step(struct store *store, enum statement which)
 	return error_of(store, sqlite3_reset(store->statement[which]));
 }
 
-/* Whether the database is of this version, or SQLITE_MISMATCH; a new one becomes
- * so. */
+/* Whether the database is of this version, or SQLITE_MISMATCH; a new one
+ * becomes so. */
 static int
 claim(struct store *store)
 {
