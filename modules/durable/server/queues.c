@@ -256,16 +256,18 @@ static enum store_error
 put_record(struct store *store, uint64_t number, const struct record *record)
 {
 	uint64_t key = row_key(number, record->serial);
-	enum store_error error = STORE_FULL;
-	unsigned char *bytes;
+	unsigned char small[1024], *bytes = small;
+	enum store_error error;
 
 	if (record->state == STATE_NONE)
 		return store_remove(store, key);
-	bytes = malloc(record_encoded_max(record));
-	if (bytes != NULL)
-		error =
-		    store_put(store, key, bytes, record_encode(record, bytes));
-	free(bytes);
+	if (record_encoded_max(record) > sizeof(small))
+		bytes = malloc(record_encoded_max(record));
+	if (bytes == NULL)
+		return STORE_FULL;
+	error = store_put(store, key, bytes, record_encode(record, bytes));
+	if (bytes != small)
+		free(bytes);
 	return error;
 }
 
