@@ -56,8 +56,6 @@
  * done is called by the thread that decides; hwt_mailbox_post takes it to an
  * event loop. Each operation is a timeout of the timer. When that is stopped,
  * only hwt_purgatory_shutdown ends what is pending; other calls find it ended.
- * In a child process all but hwt_purgatory_destroy answer -EOWNERDEAD; that
- * frees the purgatory, before its timer, but not what is pending.
  */
 #ifndef HWT_PURGATORY_H
 #define HWT_PURGATORY_H
@@ -159,36 +157,40 @@ HWT_MUST_CHECK
 int hwt_purgatory_watch(struct hwt_purgatory *purgatory,
     hwt_operation *operation, const struct hwt_operation_spec *spec);
 
-/* These answer -EINVAL for NULL, and -EOWNERDEAD. */
-
 /* The state that operations under this key wait for has changed: calls their
  * predicates, in order of arrival. *completed (may be NULL): how many
- * operations this call has completed. */
+ * operations this call has completed.
+ * -EINVAL -EOWNERDEAD */
 int hwt_purgatory_check(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *completed);
 
 /* The key's value is now at least value: completes the operations whose
  * at_least it reaches. A value that is not greater than before completes
  * nothing. It is kept while something is linked under the key.
+ * -EINVAL -EOWNERDEAD
  * -ENOMEM     there was no value, and no memory for it */
 int hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
     uint64_t value, size_t *completed);
 
-/* Cancels all operations under this key, also where they have other keys. */
+/* Cancels all operations under this key, also where they have other keys.
+ * -EINVAL -EOWNERDEAD */
 int hwt_purgatory_cancel_key(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *cancelled);
 
-/* *count: how many operations wait under this key. O(1). */
+/* *count: how many operations wait under this key. O(1).
+ * -EINVAL -EOWNERDEAD */
 int hwt_purgatory_count_key(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *count);
 
+/* -EINVAL -EOWNERDEAD */
 int hwt_purgatory_read_stats(
     const struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *stats);
 
 /* Ends an operation as HWT_COMPLETED or HWT_CANCELLED. 0: this call has decided
  * the outcome. If its predicate is running, that finishes first, and done
  * follows on its thread, with this outcome also if it answers true.
- * -ENOENT     it had ended, or never was */
+ * -ENOENT     it had ended, or never was
+ * -EINVAL -EOWNERDEAD */
 int hwt_operation_complete(
     struct hwt_purgatory *purgatory, hwt_operation operation);
 int hwt_operation_cancel(
@@ -199,18 +201,21 @@ int hwt_operation_cancel(
  * deadline. Of several calls for one operation, the last one counts. It may
  * come while the predicate runs, also from the predicate.
  * -ENOENT     it had ended, or never was; or its deadline had come
- * -EINVAL     also delay_ns in [2^63, HWT_NEVER) */
+ * -EINVAL     NULL, delay_ns in [2^63, HWT_NEVER)
+ * -EOWNERDEAD */
 int hwt_operation_reschedule(struct hwt_purgatory *purgatory,
     hwt_operation operation, uint64_t delay_ns);
 
 /* Ends all operations with HWT_SHUT_DOWN. When it returns, no thread is in a
  * callback of this purgatory.
- * -EDEADLK    from a callback of this purgatory */
+ * -EDEADLK    from a callback of this purgatory
+ * -EINVAL -EOWNERDEAD */
 HWT_MUST_CHECK
 int hwt_purgatory_shutdown(struct hwt_purgatory *purgatory);
 
-/* Frees the purgatory, shut down or not. No other call may be under way. NULL
- * and, in a child process, a parent's: 0.
+/* Frees the purgatory, shut down or not. No other call may be under way. NULL:
+ * 0. In a child process, a parent's is freed, before its timer, but not what is
+ * pending there.
  * -EBUSY      operations are pending
  * -EDEADLK    from a callback of this purgatory */
 HWT_MUST_CHECK

@@ -724,8 +724,6 @@ operation_expire(hwt_timeout timeout, void *arg)
 	operation_decide_alone(operation->home->purgatory, arg, HWT_EXPIRED);
 }
 
-/* Watching. */
-
 static bool
 spec_is_valid(const struct hwt_operation_spec *spec)
 {
@@ -925,8 +923,6 @@ undo:
 	permit_release(purgatory);
 	return rc;
 }
-
-/* Making, ending, counting. */
 
 int
 hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
