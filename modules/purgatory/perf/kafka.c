@@ -127,7 +127,7 @@ expire(hwt_timeout timeout, void *operation)
 
 /* Ends the request in flight with this key, if it has not ended. */
 static void
-take(uint32_t key, bool has_expired)
+finish(uint32_t key)
 {
 	struct part *where = part_lock(key);
 	struct link *link = table_first(&where->keys, key);
@@ -137,24 +137,17 @@ take(uint32_t key, bool has_expired)
 	pthread_mutex_unlock(&where->lock);
 	if (link == NULL)
 		return;
-	if (!has_expired)
-		(void)!hwt_cancel(timer, link->operation->timeout);
+	(void)!hwt_cancel(timer, link->operation->timeout);
 	request_ended(link->operation->request);
 	free(link->operation->request);
 	free(link->operation);
 }
 
 static void
-finish(uint32_t key)
-{
-	take(key, false);
-}
-
-static void
 expire_flight(hwt_timeout timeout, void *key)
 {
 	(void)timeout;
-	take((uint32_t)(uintptr_t)key, true);
+	finish((uint32_t)(uintptr_t)key);
 }
 
 static void
