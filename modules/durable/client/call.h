@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Any command, for the programs: sent to the node that has its queue, again
- * where redirections and nodes that are not ready ask for it.
- */
+/* Any command, for the programs. */
 #ifndef HWT_DURABLE_CALL_H
 #define HWT_DURABLE_CALL_H
 
@@ -16,28 +13,16 @@ struct durable_word {
 	size_t length;
 };
 
-/*
- * Sends words[0], as "HWT.LIST", the key of the queue, and the other words; and
- * waits. What the command names by ids must be such that it can be repeated, if
- * the caller repeats it after -ETIMEDOUT.
- *
- * 0: *reply is what the server has answered. On an error it is NULL, or an
- * error of the server (REDIS_REPLY_ERROR), by which the result was chosen. The
- * caller frees it: freeReplyObject.
- */
+/* Sends words[0], as "HWT.LIST", the key of the queue, and the other words. On
+ * an error *reply is NULL, or an error reply by which the result was chosen.
+ * The caller frees it. */
 int durable_call(struct hwt_durable *durable, const char *queue,
-    const struct durable_word *words, size_t count, struct redisReply **reply);
-
-/*
- * Sends a command without a key, as HWT.QUEUES, to each server that has queues:
- * one, or each master of a cluster. visit gets what each has answered; the
- * first value that is not 0 ends it and is returned. visit does not free it.
- */
+    const struct durable_word *words, size_t count, redisReply **reply);
+/* Sends a command without a key to each server that has queues. What visit
+ * returns ends it, if it is not 0. */
 int durable_call_each(struct hwt_durable *durable,
     const struct durable_word *words, size_t count,
-    int (*visit)(void *ctx, const struct redisReply *reply), void *ctx);
-
-/* The space of the keys, {SPACE:QUEUE}. */
+    int (*visit)(void *ctx, const redisReply *reply), void *ctx);
 const char *durable_space(const struct hwt_durable *durable);
 
 #endif

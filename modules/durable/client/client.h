@@ -7,8 +7,7 @@
  *   loop.c        the handle's thread, and how others reach it
  *   request.c     commands: how they are built, and what becomes of them
  *   connection.c  what is sent together, and the answers
- *   node.c        which server: Sentinel, the slots of a cluster
- *   reply.c       texts: addresses, the meanings of error replies
+ *   route.c       which server: Sentinel, the slots of a cluster, error replies
  *   embedded.c    a server in this process
  *   worker.c      workers
  *
@@ -39,7 +38,6 @@
 #include <stdint.h>
 
 #include "modules/durable/client/call.h"
-#include "modules/durable/hwt_durable.h"
 
 struct connection;
 struct embedded;
@@ -210,7 +208,7 @@ struct hwt_durable {
 	atomic_uint workers;
 };
 
-/* open.c. Of a parent's handle, durable_is_own is false. */
+/* open.c. Of a parent's handle: false. */
 bool durable_is_own(const struct hwt_durable *durable);
 uint64_t durable_now_ns(const struct hwt_durable *durable); /* the timer's */
 void durable_log(const struct hwt_durable *durable, const char *format, ...)
@@ -266,9 +264,13 @@ bool connection_pause(struct connection *connection);
 bool connection_forget(
     struct connection *connection, const struct request *request);
 
-/* node.c */
+/* route.c. from: who says so, of whom an empty host stands for its own. */
+bool servers_read(struct servers *servers, const char *text);
+struct verdict reply_judge(const redisReply *reply, const struct address *from);
+/* How many replicas an answer to ROLE names; -1: it is not a master's. */
+int reply_replicas(const redisReply *reply);
 int nodes_create(struct hwt_durable *durable); /* -ENOMEM */
-void nodes_destroy(struct hwt_durable *durable);
+void nodes_destroy(void *durable); /* it ends the loop */
 /* Of an answer of a Sentinel, or to CLUSTER SLOTS. False: it is none. */
 bool nodes_take(struct request *request, const redisReply *reply);
 /* The connection that leads to the node of a request. */
@@ -279,14 +281,6 @@ void node_redirect(struct request *request, const struct verdict *verdict);
 void node_lost(struct connection *connection);
 /* False: a Sentinel is asked where it is. */
 bool node_is_known(struct connection *connection);
-
-/* reply.c. from: who says so, of whom an empty host stands for its own. */
-bool servers_read(struct servers *servers, const char *text);
-bool reply_address(struct address *address, const redisReply *reply,
-    const struct address *from);
-struct verdict reply_judge(const redisReply *reply, const struct address *from);
-/* How many replicas an answer to ROLE names; -1: it is not a master's. */
-int reply_replicas(const redisReply *reply);
 
 /* embedded.c. -EBUSY, -EILSEQ, and what the system says about the folder; the
  * log says more. */

@@ -4,9 +4,8 @@
  *
  *   CLOSED --open--> GREETING --ROLE is answered--> READY
  *
- * connection_lose and connection_refuse close it: the former when it was READY,
- * so that what was sent is uncertain; the latter when it could not become that,
- * so that nothing has happened to what waits.
+ * connection_lose closes one that was READY: what was sent is uncertain.
+ * connection_refuse closes another: nothing has happened to what waits.
  *
  * A MESSAGE is what is sent at once: commands, of which each has one place, or
  * for adds that begin alike several; and with options.replicas WAIT and ROLE.

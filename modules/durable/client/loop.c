@@ -2,10 +2,10 @@
 /*
  * The loop, and how others reach it.
  *
- * ONE TURN: the events of connections; then what the mailbox has: requests,
- * workers that have something to do, and timeouts. Then requests that have a
- * result are done, and what all of these have put into queues is sent. So adds
- * that arrive together are one command.
+ * ONE TURN: the events of connections; then requests, kicks and timeouts, which
+ * the mailbox has; then requests that have a result are done, and what all of
+ * these have put into queues is sent. So adds that arrive together are one
+ * command.
  *
  * A caller waits in a structure on its stack. The loop's last access to it is
  * an unlock that the caller's return from its wait follows.
@@ -171,20 +171,11 @@ loop_start(struct hwt_durable *durable)
 	return error;
 }
 
-static void
-loop_end(void *arg)
-{
-	struct hwt_durable *durable = arg;
-
-	nodes_destroy(durable);
-	durable->over = true;
-}
-
 void
 loop_stop(struct hwt_durable *durable)
 {
 	if (durable->running) {
-		loop_call(durable, loop_end, durable);
+		loop_call(durable, nodes_destroy, durable);
 		(void)pthread_join(durable->loop, NULL);
 	} else {
 		nodes_destroy(durable);

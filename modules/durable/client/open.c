@@ -220,17 +220,6 @@ read_options(
 }
 
 static int
-make_timer(struct hwt_durable *durable, struct hwt *timer)
-{
-	const struct hwt_options options = {
-	    .tick_ns = MS_NS, .thread_name = "hwt-durable"};
-
-	durable->timer = timer;
-	durable->own_timer = timer == NULL;
-	return timer != NULL ? 0 : hwt_create(&durable->timer, &options);
-}
-
-static int
 see_queues(void *ctx, const redisReply *reply)
 {
 	(void)ctx;
@@ -290,6 +279,8 @@ hwt_durable_open(
     struct hwt_durable **durable, const struct hwt_durable_options *options)
 {
 	static const struct hwt_durable_options defaults;
+	const struct hwt_options own_timer = {
+	    .tick_ns = MS_NS, .thread_name = "hwt-durable"};
 	struct hwt_durable *made;
 	int error;
 
@@ -303,9 +294,11 @@ hwt_durable_open(
 	if (made == NULL)
 		return -ENOMEM;
 	made->epoll = -1;
+	made->timer = options->timer;
+	made->own_timer = options->timer == NULL;
 	error = read_options(made, options);
-	if (error == 0)
-		error = make_timer(made, options->timer);
+	if (error == 0 && made->own_timer)
+		error = hwt_create(&made->timer, &own_timer);
 	if (error == 0)
 		error = nodes_create(made);
 	if (error == 0)

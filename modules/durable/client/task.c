@@ -245,24 +245,37 @@ call_begin(struct request *request, const struct hwt_durable *durable,
 	return 0;
 }
 
-/* The answer is an array of one number: 1, or 0 for -ENOENT. */
+/* The answer is an array of one number: 1, or 0 for -ENOENT. when: a word
+ * before a time, or NULL. */
 static int
-call_run(struct hwt_durable *durable, struct request *request)
+change(struct hwt_durable *durable, const char *command, const char *queue,
+    const char *id, size_t id_length, const char *when, uint64_t time_ns)
 {
+	struct request request;
 	const redisReply *reply;
 	int error;
 
-	request->writes = true;
-	requests_run(durable, request, 1);
-	error = request->error;
-	reply = request->reply;
+	if (!id_is_valid(id, id_length))
+		return -EINVAL;
+	error = call_begin(&request, durable, command, queue);
+	if (error != 0)
+		return error;
+	if (when != NULL) {
+		request_text(&request, when);
+		request_number(&request, ms_of(time_ns));
+	}
+	request_word(&request, id, id_length);
+	request.writes = true;
+	requests_run(durable, &request, 1);
+	error = request.error;
+	reply = request.reply;
 	if (error == 0 &&
 	    (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1 ||
 		reply->element[0]->type != REDIS_REPLY_INTEGER))
 		error = -EPROTO;
 	if (error == 0 && reply->element[0]->integer == 0)
 		error = -ENOENT;
-	request_free(request);
+	request_free(&request);
 	return error;
 }
 
@@ -270,35 +283,17 @@ int
 hwt_durable_cancel(struct hwt_durable *durable, const char *queue,
     const char *id, size_t id_length)
 {
-	struct request request;
-	int error;
-
-	if (!id_is_valid(id, id_length))
-		return -EINVAL;
-	error = call_begin(&request, durable, "HWT.CANCEL", queue);
-	if (error != 0)
-		return error;
-	request_word(&request, id, id_length);
-	return call_run(durable, &request);
+	return change(durable, "HWT.CANCEL", queue, id, id_length, NULL, 0);
 }
 
 int
 hwt_durable_reschedule(struct hwt_durable *durable, const char *queue,
     const char *id, size_t id_length, uint64_t delay_or_due_ns, uint32_t flags)
 {
-	struct request request;
-	int error;
-
-	if (!id_is_valid(id, id_length) ||
-	    !due_is_valid(delay_or_due_ns, flags))
+	if (!due_is_valid(delay_or_due_ns, flags))
 		return -EINVAL;
-	error = call_begin(&request, durable, "HWT.RESCHEDULE", queue);
-	if (error != 0)
-		return error;
-	request_text(&request, flags & HWT_DURABLE_AT ? "DUE" : "IN");
-	request_number(&request, ms_of(delay_or_due_ns));
-	request_word(&request, id, id_length);
-	return call_run(durable, &request);
+	return change(durable, "HWT.RESCHEDULE", queue, id, id_length,
+	    flags & HWT_DURABLE_AT ? "DUE" : "IN", delay_or_due_ns);
 }
 
 /*

@@ -110,6 +110,8 @@ struct order {
 	uint64_t number[TASKS_MAX]; /* of attempts */
 };
 
+static const char *const commands[] = {"HWT.TAKE", "HWT.FINISH", "HWT.EXTEND"};
+
 /* The worker whose callback this thread is in. */
 static __thread const struct hwt_durable_worker *calling;
 
@@ -150,31 +152,6 @@ record_is_valid(const redisReply *record)
 			return false;
 	}
 	return (size_t)record->element[0]->len <= HWT_DURABLE_ID_MAX;
-}
-
-/* False: there is no memory, and it is as if it had been taken by a worker that
- * is gone. */
-static bool
-attempt_make(struct queue *queue, redisReply *record, uint64_t lease_end_ns)
-{
-	struct hwt_durable_worker *worker = queue->worker;
-	struct attempt *attempt = calloc(1, sizeof(*attempt));
-
-	if (attempt == NULL)
-		return false;
-	while (worker->slot[++worker->last_number % worker->slots] != NULL)
-		continue;
-	worker->slot[worker->last_number % worker->slots] = attempt;
-	worker->held++;
-	attempt->queue = queue;
-	attempt->number = worker->last_number;
-	attempt->record = record;
-	attempt->lease_end_ns = lease_end_ns;
-	attempt->outcome = OUTCOME_OPEN;
-	*queue->last = attempt;
-	queue->last = &attempt->next;
-	(void)pthread_cond_signal(&worker->work);
-	return true;
 }
 
 static void
@@ -238,8 +215,6 @@ static void order_done(struct request *request);
 static struct order *
 order_create(struct queue *queue, int kind, const struct attempt *attempt)
 {
-	static const char *const commands[] = {
-	    "HWT.TAKE", "HWT.FINISH", "HWT.EXTEND"};
 	struct hwt_durable_worker *worker = queue->worker;
 	struct order *order = malloc(sizeof(*order));
 	struct request *request = &order->request;
@@ -333,7 +308,8 @@ static bool
 take_answer(struct order *order, const redisReply *reply)
 {
 	struct queue *queue = order->queue;
-	uint64_t end_ns = order->sent_ns + queue->worker->options.visibility_ns;
+	struct hwt_durable_worker *worker = queue->worker;
+	struct attempt *attempt;
 	size_t i;
 
 	queue->request = 0;
@@ -346,9 +322,24 @@ take_answer(struct order *order, const redisReply *reply)
 	for (i = 0; i < reply->elements; i++) {
 		if (!record_is_valid(reply->element[i]))
 			return false;
-		/* It keeps this part of the reply. */
-		if (attempt_make(queue, reply->element[i], end_ns))
-			reply->element[i] = NULL;
+		attempt = calloc(1, sizeof(*attempt));
+		/* It is as if a worker that is gone had taken it. */
+		if (attempt == NULL)
+			continue;
+		do
+			attempt->number = ++worker->last_number;
+		while (worker->slot[attempt->number % worker->slots] != NULL);
+		worker->slot[attempt->number % worker->slots] = attempt;
+		worker->held++;
+		attempt->queue = queue;
+		attempt->record = reply->element[i];
+		reply->element[i] = NULL;
+		attempt->lease_end_ns =
+		    order->sent_ns + worker->options.visibility_ns;
+		attempt->outcome = OUTCOME_OPEN;
+		*queue->last = attempt;
+		queue->last = &attempt->next;
+		(void)pthread_cond_signal(&worker->work);
 	}
 	return true;
 }
@@ -383,20 +374,19 @@ attempts_answer(struct order *order, const redisReply *reply)
 	}
 }
 
-/* Without the lock. The first of a row of errors is logged. The connection
- * pauses; if it cannot, the queue does, until leases are extended. */
+/* The first of a row of errors is logged. The connection pauses; if it cannot,
+ * the queue does, until leases are extended. */
 static void
 order_failed(const struct order *order, int error)
 {
-	static const char *const what[] = {
-	    "tasks cannot be taken", "outcomes are not taken", "no extension"};
 	struct connection *connection = order->request.connection;
 	struct queue *queue = order->queue;
 
 	if (!queue->failing)
 		durable_log(queue->worker->durable,
-		    "%s, queue %s: %s: %s; tried again", queue->worker->name,
-		    queue->name, what[order->kind], strerror(-error));
+		    "%s: %s of the queue %s failed: %s; it is tried again",
+		    queue->worker->name, commands[order->kind], queue->name,
+		    strerror(-error));
 	queue->failing = true;
 	queue->paused = connection == NULL || !connection_pause(connection);
 }
@@ -780,9 +770,11 @@ worker_end(struct hwt_durable_worker *worker)
 	free(worker);
 }
 
-static void
-worker_name(struct hwt_durable_worker *worker)
+static int
+worker_run(struct hwt_durable_worker *worker)
 {
+	const struct hwt_durable_worker_options *options = &worker->options;
+	pthread_condattr_t monotonic;
 	char host[33] = "";
 	struct secret random;
 
@@ -791,17 +783,8 @@ worker_name(struct hwt_durable_worker *worker)
 	(void)gethostname(host, sizeof(host) - 1);
 	(void)snprintf(worker->name, sizeof(worker->name), "%s-%ld-%08x", host,
 	    (long)getpid(), (unsigned)random.word[1]);
-	if (worker->options.name != NULL)
-		(void)strcpy(worker->name, worker->options.name);
-}
-
-static int
-worker_run(struct hwt_durable_worker *worker)
-{
-	const struct hwt_durable_worker_options *options = &worker->options;
-	pthread_condattr_t monotonic;
-
-	worker_name(worker);
+	if (options->name != NULL)
+		(void)strcpy(worker->name, options->name);
 	(void)pthread_mutex_init(&worker->lock, NULL);
 	(void)pthread_cond_init(&worker->work, NULL);
 	(void)pthread_condattr_init(&monotonic);

@@ -286,7 +286,24 @@ class Driven:
 
 class InServer(Driven, Scratch):
     def opened(self):
-        return self.process(f'127.0.0.1:{self.made(Server()).port}')
+        self.host = self.made(Server())
+        return self.process(f'127.0.0.1:{self.host.port}')
+
+    def test_a_queue_that_is_paused_does_not_hold_up_those_behind_it(self):
+        client = self.opened()
+        direct = self.host.connect()
+        client.call('add', 'high', 'h', 0, 'done')
+        direct.call('HWT.QUEUE', KEY % 'high', 'PAUSE')
+        client.call('work', 'high,low', 1, 5000)
+        for i in range(5):
+            client.call('add', 'low', f'l{i}', 0, 'done')
+            self.assertTrue(client.wait(i + 1), i)
+        self.assertEqual(set(client.ids()), {f'l{i}' for i in range(5)})
+        direct.call('HWT.QUEUE', KEY % 'high', 'RESUME')
+        self.assertTrue(client.wait(6))
+        self.assertEqual(client.call('stop', 20000), '0')
+        direct.close()
+        client.end()
 
 
 class InRedis(Driven, Scratch):
@@ -484,6 +501,24 @@ class Fakes(Scratch):
         self.assertEqual(client.call('cancel', 'q', 'a'), '-ETIMEDOUT')
         self.assertEqual(
             client.call('addmany', 'q', 'a', 8, 8, 0, 'x').split()[0], '0')
+        client.end()
+
+    def test_an_answer_that_comes_late_is_no_others(self):
+        """Whose time is over while others wait for the same server leaves its
+        place: what is answered then is still everybody's own."""
+        def answer(words):
+            tasks = words[words.index(b'TASKS') + 1:]
+            if tasks[0] == b'quick':
+                return b'*1\r\n:2\r\n'
+            time.sleep(0.25)
+            return b'*%d\r\n' % (len(tasks) // 2) + \
+                b':0\r\n' * (len(tasks) // 2)
+        client = self.process(
+            f'127.0.0.1:{self.fake(answer).port}', 300)
+        client.send('addmany', 'q', 'slow', 3, 3, 0, 'x')
+        self.assertEqual(client.answers.get(timeout=60).split()[0], 'addmany')
+        self.assertTrue(until(
+            lambda: client.call('add', 'p', 'quick', 0, 'x') == '2'))
         client.end()
 
     def test_a_port_that_nobody_listens_on_and_one_that_never_accepts(self):
