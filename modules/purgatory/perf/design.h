@@ -12,8 +12,8 @@
 
 #define KEYS_MAX 3
 
-/* Waits for request_holds, a value of its key, or finish. The design frees it
- * after request_ended, when nothing refers to it any more. */
+/* Waits for request_holds, a value of its key, or finish. The rest of its block
+ * is the design's, which frees it after request_ended. */
 struct request {
 	atomic_uchar *flag; /* of request_holds and request_ended */
 	uint64_t at_least;
@@ -24,6 +24,7 @@ struct request {
 
 extern const struct design {
 	const char *what;
+	size_t size; /* of the block */
 	void (*create)(uint32_t links); /* so many at once */
 	void (*watch)(struct request *request, uint64_t delay_ns);
 	void (*check)(uint32_t key); /* something has changed */

@@ -72,5 +72,5 @@ raise_key(uint32_t key, uint64_t value)
 	(void)hwt_purgatory_raise(purgatory, key_of(key), value, NULL);
 }
 
-const struct design design = {
-    "hwt_purgatory", create, watch, check, finish, raise_key};
+const struct design design = {"hwt_purgatory", sizeof(struct request), create,
+    watch, check, finish, raise_key};

@@ -17,7 +17,7 @@
 
 /* Freed when no list, no timeout and no call refers to it any more. */
 struct operation {
-	struct request *request;
+	struct request request;
 	pthread_mutex_t lock; /* for predicate and outcome */
 	atomic_uint references;
 	atomic_bool completed;
@@ -45,10 +45,8 @@ part_lock(uint32_t key)
 static void
 release(struct operation *operation, unsigned references)
 {
-	if (atomic_fetch_sub(&operation->references, references) != references)
-		return;
-	free(operation->request);
-	free(operation);
+	if (atomic_fetch_sub(&operation->references, references) == references)
+		free(operation);
 }
 
 static void
@@ -58,12 +56,12 @@ try_complete(struct operation *operation, bool has_expired)
 		return;
 	pthread_mutex_lock(&operation->lock);
 	if (!operation->completed &&
-	    (has_expired || request_holds(operation->request))) {
+	    (has_expired || request_holds(&operation->request))) {
 		operation->completed = true;
 		atomic_fetch_add_explicit(&ended, 1, memory_order_relaxed);
 		if (!has_expired && hwt_cancel(timer, operation->timeout) == 0)
 			release(operation, 1);
-		request_ended(operation->request);
+		request_ended(&operation->request);
 	}
 	pthread_mutex_unlock(&operation->lock);
 }
@@ -138,8 +136,7 @@ finish(uint32_t key)
 	if (link == NULL)
 		return;
 	(void)!hwt_cancel(timer, link->operation->timeout);
-	request_ended(link->operation->request);
-	free(link->operation->request);
+	request_ended(&link->operation->request);
 	free(link->operation);
 }
 
@@ -155,12 +152,10 @@ watch(struct request *request, uint64_t delay_ns)
 {
 	const uint32_t count = request->key_count;
 	const bool waits = request->has_predicate;
-	struct operation *operation = malloc(sizeof(*operation));
+	struct operation *operation = (struct operation *)request;
 	struct part *where;
 	uint32_t i;
 
-	perf_must(operation != NULL, "malloc");
-	operation->request = request;
 	pthread_mutex_init(&operation->lock, NULL);
 	/* Of each key, of the timeout and of the caller. */
 	atomic_init(&operation->references, count + 2);
@@ -198,4 +193,4 @@ check(uint32_t key)
 }
 
 const struct design design = {"Kafka's design: wheel, lists purged later",
-    create, watch, check, finish, NULL};
+    sizeof(struct operation), create, watch, check, finish, NULL};

@@ -71,7 +71,7 @@ complete_oldest(struct worker *w)
 static void
 watch_one(struct worker *w)
 {
-	struct request *request = malloc(sizeof(*request));
+	struct request *request = malloc(design.size);
 	uint32_t *key = w->key[w->watched % outstanding];
 	unsigned i;
 

@@ -14,7 +14,7 @@
 #define HEAP_MAX (1u << 20)
 
 struct operation {
-	struct request *request;
+	struct request request;
 	size_t at; /* in the heap */
 	struct link link[KEYS_MAX];
 };
@@ -64,12 +64,11 @@ complete(struct operation *operation)
 	size_t at = operation->at;
 	uint32_t i;
 
-	for (i = 0; i < operation->request->key_count; i++)
+	for (i = 0; i < operation->request.key_count; i++)
 		table_remove(&keys, &operation->link[i]);
 	if (at != --heap_count)
 		heap_sift(at, heap[heap_count]);
-	request_ended(operation->request);
-	free(operation->request);
+	request_ended(&operation->request);
 	free(operation);
 }
 
@@ -103,11 +102,9 @@ create(uint32_t links)
 static void
 watch(struct request *request, uint64_t delay_ns)
 {
-	struct operation *operation = malloc(sizeof(*operation));
+	struct operation *operation = (struct operation *)request;
 	uint32_t i;
 
-	perf_must(operation != NULL, "malloc");
-	operation->request = request;
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < request->key_count; i++)
 		table_add(
@@ -131,12 +128,12 @@ check(uint32_t key)
 	pthread_mutex_lock(&lock);
 	for (link = table_first(&keys, key); link != NULL; link = next) {
 		next = link_of(TAILQ_NEXT(link, place), key);
-		if (!link->operation->request->has_predicate ||
-		    request_holds(link->operation->request))
+		if (!link->operation->request.has_predicate ||
+		    request_holds(&link->operation->request))
 			complete(link->operation);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-const struct design design = {
-    "one mutex, heap of deadlines", create, watch, check, check, NULL};
+const struct design design = {"one mutex, heap of deadlines",
+    sizeof(struct operation), create, watch, check, check, NULL};
