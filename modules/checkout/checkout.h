@@ -114,15 +114,16 @@ struct request {
 	struct blocked *blocked; /* the thread that waits; NULL: granted */
 	uint64_t since_ns; /* when the wait began */
 	uint64_t ticket; /* in which order waits began */
+	uint32_t count; /* of what it names, less what was retired */
+	uint32_t held; /* the first so many are taken */
+	uint32_t at_index; /* of at */
 	uint8_t stride; /* of names */
-	uint8_t count; /* of what it names, less what was retired */
-	uint8_t held; /* the first so many are taken */
-	uint8_t at_index; /* of at */
 	uint8_t refusals; /* at most 255 */
+	bool ranked; /* otherwise the names are in ascending order */
 	bool linked; /* under the lock of at's shard */
 	bool given; /* at was taken for it, beyond held */
 	bool baton; /* it was woken for at, and has not taken it yet */
-	uint8_t rank[HWT_ITEMS_MAX]; /* places of names, in ascending order */
+	uint8_t rank[HWT_SORTED_MAX]; /* places of names, in ascending order */
 } ALIASES;
 
 /* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
@@ -224,12 +225,18 @@ request_store(struct request *request, uint64_t state)
 	a64_store_release(&request->word, MAGIC | state);
 }
 
-/* In ascending order. */
+/* Where the item is that is number i in ascending order. */
+static inline size_t
+request_place(const struct request *request, uint32_t i)
+{
+	return request->ranked ? request->rank[i] : i;
+}
+
 static inline struct object *
 request_object(const struct request *request, uint32_t i)
 {
 	const void *at = (const char *)request->names +
-	    (size_t)request->rank[i] * request->stride;
+	    request_place(request, i) * request->stride;
 
 	return *(const object_name *)at;
 }
@@ -244,7 +251,7 @@ static inline struct request_item *
 request_item(const struct request *request, uint32_t i)
 {
 	return (struct request_item *)(uintptr_t)request->names +
-	    request->rank[i];
+	    request_place(request, i);
 }
 
 static inline bool

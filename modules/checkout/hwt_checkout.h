@@ -169,7 +169,8 @@ int hwt_object_init(
  * an acquire that is under way may use the object. So who finds an object under
  * a mutex acquires with the mutex locked, and who retires it has taken it out
  * of there under that mutex.
- * -EPERM      it is not in a granted request, or for reading */
+ * -EPERM      it is not in a granted request, or for reading
+ * -E2BIG      the request has more than HWT_SORTED_MAX items */
 HWT_MUST_CHECK
 int hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *object);
 
@@ -190,7 +191,7 @@ int hwt_group_add(struct hwt_checkout *checkout, struct hwt_group *group,
 HWT_MUST_CHECK
 int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
 
-#define HWT_ITEMS_MAX 32
+#define HWT_SORTED_MAX 20
 
 /* Prepares a request, which does not wait and is not granted, for any number of
  * uses. The items stay as they are meanwhile, but for granted. The function may
@@ -199,7 +200,7 @@ int hwt_group_retire(struct hwt_checkout *checkout, struct hwt_group *group);
  * with another request.
  * -EINVAL     also count is 0, an object twice, objects of several checkouts or
  *             not initialised, a member of a group, a group to read
- * -E2BIG      more than HWT_ITEMS_MAX */
+ * -E2BIG      more than HWT_SORTED_MAX, not in ascending order */
 int hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
     size_t count, hwt_granted *granted, void *arg);
 

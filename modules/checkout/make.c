@@ -133,11 +133,13 @@ may_be_named(const struct set *set, size_t i)
 	return !(word & MEMBER) && (use == HWT_WRITE || use == HWT_READ);
 }
 
-/* Ranks them by insertion. */
+/* Ranks them by insertion; or, if they are too many, they have to be in
+ * ascending order. */
 FOR_EACH_STRIDE int
 check_set(const struct set *set, size_t count, uint8_t *rank)
 {
 	const struct object *object, *before;
+	bool sorts = count <= HWT_SORTED_MAX;
 	size_t i, k;
 
 	for (i = 0; i < count; i++) {
@@ -145,14 +147,17 @@ check_set(const struct set *set, size_t count, uint8_t *rank)
 			return -EINVAL;
 		object = named(set, i);
 		for (k = i; k > 0; k--) {
-			before = named(set, rank[k - 1]);
+			before = named(set, sorts ? rank[k - 1] : k - 1);
 			if (before == object)
 				return -EINVAL;
 			if (object_precedes(before, object))
 				break;
+			if (!sorts)
+				return -E2BIG;
 			rank[k] = rank[k - 1];
 		}
-		rank[k] = (uint8_t)i;
+		if (sorts)
+			rank[k] = (uint8_t)i;
 	}
 	return 0;
 }
@@ -161,13 +166,12 @@ FOR_EACH_STRIDE int
 request_make(struct request *request, const struct set *set, size_t count,
     hwt_granted *granted, void *arg)
 {
-	uint8_t rank[HWT_ITEMS_MAX];
+	uint8_t rank[HWT_SORTED_MAX];
 	int error = -EINVAL;
 	size_t i;
 
-	if (count > HWT_ITEMS_MAX)
-		return -E2BIG;
-	if (request != NULL && set->names != NULL && count > 0)
+	if (request != NULL && set->names != NULL && count > 0 &&
+	    count <= UINT32_MAX)
 		error = check_set(set, count, rank);
 	if (error != 0)
 		return error;
@@ -176,10 +180,12 @@ request_make(struct request *request, const struct set *set, size_t count,
 	request->granted = granted;
 	request->arg = arg;
 	request->checkout = named(set, 0)->checkout;
-	request->count = (uint8_t)count;
+	request->count = (uint32_t)count;
+	request->ranked = count <= HWT_SORTED_MAX;
 	request->linked = request->given = request->baton = false;
 	for (i = 0; i < count; i++) {
-		request->rank[i] = rank[i];
+		if (request->ranked)
+			request->rank[i] = rank[i];
 		item_granted(request, (uint32_t)i, NULL);
 	}
 	request_store(request, STATE_READY);
@@ -279,6 +285,8 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *user)
 		error = -EPERM;
 	else if (is_member)
 		drop_member(request, object);
+	else if (!request->ranked)
+		error = -E2BIG;
 	else
 		drop_object(request, object);
 	if (request != NULL)

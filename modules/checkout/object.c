@@ -342,7 +342,7 @@ object_wait(struct request *request, int64_t i)
 	struct shard *shard = lock_of(object);
 	bool waits;
 
-	request->at_index = i == TRIED_GATE ? 0 : (uint8_t)i;
+	request->at_index = i == TRIED_GATE ? 0 : (uint32_t)i;
 	aptr_store_release(&request->at, object);
 	waits = still_refuses(request, object);
 	if (waits) {

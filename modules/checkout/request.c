@@ -126,7 +126,7 @@ take_all(struct request *request)
 		else if (!object_take(request, i))
 			break;
 	}
-	request->held = (uint8_t)i;
+	request->held = i;
 	if (i < request->count)
 		return i;
 	return out_begin(checkout, &shard_of(checkout, request)->out)

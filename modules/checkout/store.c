@@ -666,7 +666,7 @@ hwt_store_request_init(struct hwt_store *store, struct hwt_store_request *user,
 	request->granted = granted;
 	request->arg = arg;
 	request->inner.checkout = store->checkout;
-	request->inner.count = (uint8_t)count;
+	request->inner.count = (uint32_t)count;
 	for (i = 0; i < count; i++)
 		items[i].value = NULL;
 	request_store(&request->inner, STATE_READY);

@@ -113,7 +113,7 @@ CheckoutTest(answers, EOWNERDEAD_of_each_call_in_a_child_and_destroy_frees)
 CheckoutTest(answers, hwt_request_init_items_EINVAL_and_E2BIG)
 {
 	static struct hwt_request request;
-	struct hwt_item item[HWT_ITEMS_MAX + 1] = {{0}};
+	struct hwt_item item[HWT_SORTED_MAX + 1] = {{0}};
 	struct hwt_item *at = item;
 	unsigned i;
 
@@ -121,10 +121,14 @@ CheckoutTest(answers, hwt_request_init_items_EINVAL_and_E2BIG)
 	assert_rc(INIT(NULL, 1), -EINVAL);
 	assert_rc(INIT(item, 0), -EINVAL);
 	assert_rc(INIT(item, 1), -EINVAL); /* of NULL */
-	for (i = 0; i < HWT_ITEMS_MAX; i++)
-		item[i].wanted = &thing[HWT_ITEMS_MAX - 1 - i].object;
-	assert_ok(INIT(item, HWT_ITEMS_MAX));
-	assert_rc(INIT(item, HWT_ITEMS_MAX + 1), -E2BIG);
+	for (i = 0; i <= HWT_SORTED_MAX; i++)
+		item[i].wanted = &thing[HWT_SORTED_MAX - i].object;
+	assert_ok(INIT(item, HWT_SORTED_MAX));
+	assert_rc(INIT(item, HWT_SORTED_MAX + 1), -E2BIG);
+	/* In ascending order there may be more. */
+	for (i = 0; i <= HWT_SORTED_MAX; i++)
+		item[i].wanted = &thing[i].object;
+	assert_ok(INIT(item, HWT_SORTED_MAX + 1));
 	at[1].wanted = at[0].wanted;
 	assert_rc(INIT(at, 2), -EINVAL);
 	at[1].use = HWT_READ;

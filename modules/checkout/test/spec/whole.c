@@ -27,6 +27,17 @@ CheckoutTest(whole, held_by_one_a_set_waits_and_then_gets_exactly_both)
 	cr_assert(client_holds(&client[1], 1) == NULL);
 }
 
+/* As a snapshot of many objects wants them: they are not sorted, but given in
+ * ascending order. */
+CheckoutTest(whole, a_set_of_more_than_HWT_SORTED_MAX_waits_and_is_granted)
+{
+	clients("y abcdefghijklmnopqrstuvwxyz az");
+	play("take 0, wait 1, waits 1, out 1 1, holds-none 1, release 0, "
+	     "granted 1, out 1 0, refused 0, refused 2");
+	cr_assert_eq(hwt_object_retire(checkout, &thing[3].object), -E2BIG);
+	play("release 1, try 2, release 2");
+}
+
 /* After one refusal it keeps a, until it has b too, or its wait ends. */
 CheckoutTestWith(whole, a_set_holds_while_it_waits_after_hold_after_refusals,
     .hold_after = 1)
