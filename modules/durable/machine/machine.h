@@ -58,7 +58,7 @@
  * have smaller ones. */
 #define MACHINE_VERSION 1
 #ifndef ADVANCE_WORK
-#define ADVANCE_WORK 8192 /* a unit is a record */
+#define ADVANCE_WORK 4096 /* a unit is a record */
 #define SLOTS_OF_WORK 64 /* or so many slots of a wheel */
 #define TAKE_BYTES ((size_t)8 << 20) /* a take ends after so much payload */
 #endif
