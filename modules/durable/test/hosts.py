@@ -732,23 +732,6 @@ class InServer(Hosted, unittest.TestCase):
                     raw.sendall(b'*2\r\n$1048576\r\n' + b'x' * 10000)
                     time.sleep(0.01)
 
-    def test_answers_of_more_bytes_than_may_wait_are_sent(self):
-        host = Server('--payload', '1048576')
-        self.addCleanup(host.close)
-        client = host.connect()
-        for at in range(0, 150, 50):
-            words = [word for i in range(at, at + 50)
-                     for word in (f'id{i}', 'x' * 2**20)]
-            client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', *words)
-        # A take ends after 8 MiB.
-        for _ in range(19):
-            client.send('HWT.TAKE', 'q', 'w', 75, 30000)
-        client.send('PING')
-        time.sleep(1)
-        self.assertEqual([len(client.read()) for _ in range(20)],
-                         [8] * 18 + [6, 4])
-        client.close()
-
     def test_queues_that_nobody_asks_for_cost_nothing(self):
         def ping():
             begin = time.monotonic()
@@ -1036,18 +1019,6 @@ class InServer(Hosted, unittest.TestCase):
         store.execute('PRAGMA ' + setting)
         store.close()
 
-    def test_a_client_that_does_not_read_is_closed(self):
-        self.client.call('HWT.ADD', 'q', 'IN', 10**6, 'TASKS', 'a',
-                         'x' * 65536)
-        with socket.create_connection(('127.0.0.1', self.host.port)) as raw:
-            request = b'*3\r\n$7\r\nHWT.GET\r\n$1\r\nq\r\n$1\r\na\r\n'
-            raw.settimeout(20)
-            with self.assertRaises(OSError):
-                for _ in range(2000):
-                    raw.sendall(request * 100)
-                    time.sleep(0.01)
-        self.assertEqual(self.client.call('PING'), b'PONG')
-
     def test_requests_of_a_browser_are_not_run(self):
         body = b'HWT.ADD q IN 0 TASKS a x\r\n'
         for head in (b'POST / HTTP/1.1\r\n', b'GET / HTTP/1.1\r\nHost: x\r\n',
@@ -1093,23 +1064,6 @@ class InServer(Hosted, unittest.TestCase):
         self.assertIn(b'in use', result.stderr)
         self.assertTrue(os.path.isfile(path))
 
-    def test_the_client_of_python_for_redis(self):
-        try:
-            import redis
-        except ImportError:
-            self.skipTest('there is no python3-redis')
-        client = redis.Redis(port=self.host.port)
-        self.assertTrue(client.ping())
-        with client.pipeline(transaction=False) as pipeline:
-            for i in range(100):
-                pipeline.execute_command('HWT.ADD', 'q', 'IN', 0, 'TASKS',
-                                         f'a{i}', 'x')
-            self.assertEqual(pipeline.execute(), [[0]] * 100)
-        tasks = client.execute_command('HWT.TAKE', 'q', 'w', 100, 1000,
-                                       'BLOCK', 1000)
-        self.assertEqual(len(tasks), 100)
-        client.close()
-
     def fill_disk(self, host):
         client = host.connect()
         stored = 0
@@ -1133,6 +1087,40 @@ class InServer(Hosted, unittest.TestCase):
                 *[word for task in tasks.values() for word in task[:2]]))
         self.assertEqual(done, stored)
         client.close()
+
+
+class InServerSlowly(unittest.TestCase):
+    make = InServer.make
+    setUp, tearDown = Hosted.setUp, Hosted.tearDown
+
+    def test_answers_of_more_bytes_than_may_wait_are_sent(self):
+        host = Server('--payload', '1048576')
+        self.addCleanup(host.close)
+        client = host.connect()
+        for at in range(0, 150, 50):
+            words = [word for i in range(at, at + 50)
+                     for word in (f'id{i}', 'x' * 2**20)]
+            client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', *words)
+        # A take ends after 8 MiB.
+        for _ in range(19):
+            client.send('HWT.TAKE', 'q', 'w', 75, 30000)
+        client.send('PING')
+        time.sleep(1)
+        self.assertEqual([len(client.read()) for _ in range(20)],
+                         [8] * 18 + [6, 4])
+        client.close()
+
+    def test_a_client_that_does_not_read_is_closed(self):
+        self.client.call('HWT.ADD', 'q', 'IN', 10**6, 'TASKS', 'a',
+                         'x' * 65536)
+        with socket.create_connection(('127.0.0.1', self.host.port)) as raw:
+            request = b'*3\r\n$7\r\nHWT.GET\r\n$1\r\nq\r\n$1\r\na\r\n'
+            raw.settimeout(20)
+            with self.assertRaises(OSError):
+                for _ in range(2000):
+                    raw.sendall(request * 100)
+                    time.sleep(0.01)
+        self.assertEqual(self.client.call('PING'), b'PONG')
 
 
 def main():
