@@ -18,8 +18,9 @@ struct durable_word {
  * The caller frees it. */
 int durable_call(struct hwt_durable *durable, const char *queue,
     const struct durable_word *words, size_t count, redisReply **reply);
-/* Sends a command without a key to each server that has queues. What visit
- * returns ends it, if it is not 0. */
+/* Sends a command without a key to each server that has queues, one after the
+ * other. visit returns 0; 1: the same server is asked again, with the words as
+ * they are now; or an error, which ends it. */
 int durable_call_each(struct hwt_durable *durable,
     const struct durable_word *words, size_t count,
     int (*visit)(void *ctx, const redisReply *reply), void *ctx);

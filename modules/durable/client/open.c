@@ -138,9 +138,12 @@ durable_call_each(struct hwt_durable *durable, const struct durable_word *words,
 		return -EOWNERDEAD;
 	loop_call(durable, list_masters, &masters);
 	for (i = 0; i < NODES_MAX && error == 0; i++) {
-		if (masters.node[i] != NULL)
+		if (masters.node[i] == NULL)
+			continue;
+		do
 			error = call_node(
 			    durable, masters.node[i], words, count, visit, ctx);
+		while (error == 1);
 	}
 	return error;
 }

@@ -260,6 +260,7 @@ queue_is_valid(const char *name)
 struct names {
 	const char *space;
 	char cursor[CURSOR_SIZE];
+	struct durable_word words[3]; /* of the command */
 	queue_name *name;
 	size_t count, room;
 };
@@ -287,7 +288,9 @@ keep_names(void *ctx, const redisReply *reply)
 	queue_name *more;
 	size_t i;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    reply->element[0]->type != REDIS_REPLY_STRING ||
+	    reply->element[0]->len >= sizeof(names->cursor))
 		return -EPROTO;
 	keys = reply->element[1];
 	if (names->count + keys->elements > names->room) {
@@ -300,9 +303,9 @@ keep_names(void *ctx, const redisReply *reply)
 	for (i = 0; i < keys->elements; i++)
 		names->count += read_key(
 		    keys->element[i], names->space, &names->name[names->count]);
-	(void)snprintf(
-	    names->cursor, sizeof(names->cursor), "%s", reply->element[0]->str);
-	return 0;
+	names->words[1].length = reply->element[0]->len;
+	(void)strcpy(names->cursor, reply->element[0]->str);
+	return strcmp(names->cursor, "0") != 0;
 }
 
 static int
@@ -314,17 +317,13 @@ compare_names(const void *one, const void *other)
 int
 read_queues(struct hwt_durable *durable, queue_name **found, size_t *count)
 {
-	struct names names = {durable_space(durable), "0", NULL, 0, 0};
+	struct names names = {.space = durable_space(durable),
+	    .cursor = "0",
+	    .words = {{"HWT.QUEUES", 10}, {names.cursor, 1}, {PAGE, 3}}};
 	size_t i, kept = 0;
-	int error;
+	int error =
+	    durable_call_each(durable, names.words, 3, keep_names, &names);
 
-	do {
-		const struct durable_word words[] = {{"HWT.QUEUES", 10},
-		    {names.cursor, strlen(names.cursor)}, {PAGE, 3}};
-
-		error =
-		    durable_call_each(durable, words, 3, keep_names, &names);
-	} while (error == 0 && strcmp(names.cursor, "0") != 0);
 	if (names.count > 0)
 		qsort(
 		    names.name, names.count, sizeof(queue_name), compare_names);

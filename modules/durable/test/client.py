@@ -11,6 +11,7 @@ import collections
 import os
 import queue
 import random
+import re
 import shutil
 import signal
 import socket
@@ -881,6 +882,21 @@ class Cluster(Scratch):
         self.assertEqual(client.call('stop', 20000), '0')
         self.assertEqual(set(client.ids().values()), {1})
         client.end()
+
+    def test_hwtctl_lists_the_queues_of_all_nodes(self):
+        many, clients = self.cluster()
+        names = [f'q{i:04}' for i in range(4000)]
+        for client in clients:
+            client.call('CONFIG', 'SET', 'appendfsync', 'no')
+        for name in names:
+            key = KEY % name
+            slot = clients[0].call('CLUSTER', 'KEYSLOT', key)
+            clients[(slot * 3 + 2) // 16384].call(
+                'HWT.QUEUE', key, 'LEVEL', 'memory')
+        said = subprocess.check_output(
+            [BUILD + '/hwtctl', '--server',
+             f'cluster:127.0.0.1:{many[0].port}', 'stat'], text=True)
+        self.assertEqual(re.findall('^q[0-9]{4}', said, re.M), names)
 
     def test_a_node_that_dies_leaves_the_others_queues_alone(self):
         many, clients = self.cluster()
