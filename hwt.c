@@ -479,7 +479,8 @@ hwt_cancel(struct hwt *timer, hwt_timeout timeout)
  *   Forbidden: A2 sleeps after B2. The high half is of the generation alone.
  *   Before B1 the generation cannot change, and after it the high half is not
  *   that of the handle again before all 36 bits have wrapped, however many
- *   timeouts use the record until the caller comes to A2. (The low half, with
+ *   timeouts use the record until the caller comes to A2. (Released memory
+ *   reads as 0, so a handle in 2^32 could wait for ever.) (The low half, with
  *   4 bits of the generation, would be the same after 16 of them.)
  */
 static void

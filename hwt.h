@@ -318,8 +318,8 @@ bool hwt_unprocessed_next(
 
 /* Frees the timer, after stop and the end of its executors. No other call on
  * the timer may be under way, and none may follow. [any]
- * -EBUSY  not stopped, or an executor still holds timeouts of it, including
- *         cancelled ones: hwt_run must be called for each of them
+ * -EBUSY  not stopped, or hwt_run has not returned for each timeout that was
+ *         handed over, also cancelled ones (hwt_cancel_wait returns earlier)
  * -EPERM  the shared timer */
 HWT_MUST_CHECK
 int hwt_destroy(struct hwt *timer);

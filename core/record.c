@@ -41,10 +41,9 @@
  *      in the wheel (wheel_reserve).
  *   3. All records of a page that is not committed are FREE without HAS_ENTRY,
  *      have no entry, and read as 0; so do all words of an idle slab. Callers
- *      with stale handles read such pages. One that has published a record
- *      which has ended since may put it into the queue, and one that returns
- *      records may set free_summary late: then the worker finds a FREE record,
- *      and page_take no bits.
+ *      with stale handles read such pages. A caller may push a record late,
+ *      so that the worker finds it FREE; one that returns records may set
+ *      free_summary late, so that page_take finds no bits.
  *   4. A thread that exits leaves its cache to the next one, with its counters.
  *
  * EDGES
@@ -117,7 +116,7 @@ record_store_destroy(struct record_store *store)
 }
 
 /* Generations start at random multiples of the index, so that a foreign or
- * made-up handle does not match, nor one with a wrong bit. */
+ * made-up handle does not match, nor one with a wrong bit of the index. */
 static uint64_t
 record_first_word(const struct record_store *store, uint32_t index)
 {
@@ -574,7 +573,8 @@ page_forget(struct hwt *timer, const struct slab *slab, uint32_t page)
 		used =
 		    ((word - record_first_word(store, index)) >> INDEX_BITS) &
 		    GENERATION_MASK;
-		if (used > most)
+		/* In the circle of 36 bits. */
+		if ((int64_t)((used - most) << INDEX_BITS) > 0)
 			most = used;
 	}
 	a64_store_relaxed(base, most);

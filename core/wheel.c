@@ -18,9 +18,9 @@
  *
  * ROUNDS are kept modulo 2^32 and compared by their signed difference, so two
  * compared rounds must be less than 2^31 apart. An entry is inserted at most
- * 2^30 rounds ahead; the worker inserts a later one again in that round. The
- * worker walks a list before its bound (round_min) is behind. An empty list's
- * bound may be: then it is walked in vain, at most.
+ * 2^30 rounds ahead; the worker inserts a later one again in that round. No
+ * list that has entries keeps a bound (round_min) in a past round; an empty one
+ * may, which costs one walk that finds nothing.
  *
  * FINDING THE NEXT TICK. A bitmap with levels of 64 skips empty buckets; each
  * list has a lower bound of its entries' rounds, which a complete walk makes
@@ -39,8 +39,9 @@
  *      bucket and the round of entry_tick. Other records have none.
  *   3. The bit of a bucket is set if and only if it has a chunk.
  *   4. A list's round_min is not after any of its entries' rounds, nor behind;
- *      earliest is not after any entry's tick, nor before next_tick. No chunk
- *      in a list is empty, and only the last is not full.
+ *      earliest is not after any entry's tick, nor before next_tick unless
+ *      that tick is being walked. No chunk in a list is empty, and only the
+ *      last is not full.
  *   5. A chunk below carved is in one bucket or free; all of a page that is
  *      decommitted are free. The count of one that is in no bucket is 0.
  *

@@ -16,9 +16,9 @@
  *   (A3) write to the eventfd,
  *        announced := what A2 has read
  *
- *   Where A2 finds announced equal to runs, somebody has written after B1 of
- *   that run. B1 of a later run may have cleared this. Then its B2 comes after
- *   A2, and so its B3 takes what A1 has pushed (E:stack).
+ *   If A2 finds announced equal to runs, a write came after B1 of the run that
+ *   has that number. If B1 of the next run has cleared it since, the B2 of that
+ *   run comes after A2, and so its B3 takes A1's item (E:stack).
  *
  * A run that leaves some over makes the eventfd readable itself.
  *

@@ -102,6 +102,17 @@ plan_any(void)
 	plan_begin(&plan);
 }
 
+/* Records of the first slabs begin shortly before their generations wrap. */
+static void
+wrap_generations(void)
+{
+	unsigned i;
+
+	for (i = 0; i < 4; i++)
+		a64_store_relaxed(&model->timer->store.generation_base[i],
+		    GENERATION_MASK - any_below(64));
+}
+
 static void
 life_begin(void)
 {
@@ -132,7 +143,9 @@ life_begin(void)
 		return;
 	if (model_rc(hwt_create, (&model->timer, &given), 0) != 0)
 		model_rc(hwt_mailbox_destroy, (model->mailbox), 0);
-	else if (model->limit == ENTRIES)
+	else if (any_below(2) == 0)
+		wrap_generations();
+	if (model->timer != NULL && model->limit == ENTRIES)
 		op_fill();
 }
 

@@ -77,7 +77,7 @@ Test(options, values_outside_their_range_are_refused_and_none_is_clamped)
 		assert_accepted("an unknown flag", &options, false);
 	}
 	options.flags = 0;
-	for (unsigned i = 0; i < 8; i++) {
+	for (size_t i = 0; i < sizeof(options.reserved) / 8; i++) {
 		options.reserved[i] = UINT64_C(1) << 63;
 		assert_accepted("a reserved word", &options, false);
 		options.reserved[i] = 0;
