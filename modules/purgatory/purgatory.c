@@ -965,6 +965,12 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	return 0;
 }
 
+static uint64_t
+sum_ended(const struct hwt_purgatory_stats *sum)
+{
+	return sum->completed + sum->expired + sum->cancelled + sum->shut_down;
+}
+
 /* Adds the counters of all shards, each under its lock. Returns whether nothing
  * is pending and each done has returned. */
 static bool
@@ -996,9 +1002,7 @@ shards_sum(struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *sum)
 		lock_release(&shard->lock);
 	}
 	sum->memory_bytes = bytes;
-	return sum->pending == 0 &&
-	    returned ==
-	    sum->completed + sum->expired + sum->cancelled + sum->shut_down;
+	return sum->pending == 0 && returned == sum_ended(sum);
 }
 
 int
@@ -1072,7 +1076,7 @@ hwt_purgatory_shutdown(struct hwt_purgatory *purgatory)
 int
 hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
 {
-	struct hwt_purgatory_stats sum;
+	struct hwt_purgatory_stats sum, again;
 	uint32_t i, tries = 0;
 
 	if (purgatory == NULL)
@@ -1084,7 +1088,11 @@ hwt_purgatory_destroy(struct hwt_purgatory *purgatory)
 		free(purgatory);
 		return 0;
 	}
-	while (!shards_sum(purgatory, &sum)) {
+	/* A done may watch in a shard that was read, and return before its own
+	 * is: then more have ended, or something is pending, the second time.
+	 */
+	while (!shards_sum(purgatory, &sum) || !shards_sum(purgatory, &again) ||
+	    sum_ended(&sum) != sum_ended(&again)) {
 		if (sum.pending != 0)
 			return -EBUSY;
 		yield_or_pause(&tries);

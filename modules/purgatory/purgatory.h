@@ -88,7 +88,7 @@ struct shard {
 	struct node *first_bucket; /* until the table grows */
 	uint64_t ended[HWT_SHUT_DOWN]; /* by outcome, from HWT_COMPLETED on */
 	a64_t returned; /* done, of those whose home it is; less requests */
-	a64_t deciding; /* calls that may have the right, and not used it */
+	a64_t deciding; /* calls by handle that ask for the right or use it */
 };
 
 struct hwt_purgatory {
@@ -112,9 +112,9 @@ struct walk {
 	size_t decided; /* by this call */
 };
 
-/* For a few instructions: one locked one, where a mutex has two. Whoever finds
- * it taken yields, and then sleeps, since the one that has it may have been
- * preempted. The explorer knows who waits for a mutex. */
+/* One locked instruction, where a mutex has two. It is held for short, but also
+ * while a table grows. Whoever finds it taken yields, and then sleeps, since
+ * the holder may have been preempted. The explorer knows mutexes alone. */
 #ifdef HWT_ATOMIC_MODEL
 #define lock_take(lock) (void)pthread_mutex_lock((pthread_mutex_t *)(lock))
 #define lock_release(lock) (void)pthread_mutex_unlock((pthread_mutex_t *)(lock))
