@@ -238,7 +238,7 @@ int hwt_checkout_acquire(struct hwt_checkout *checkout,
  * objects stays until it has returned, also if they are retired.
  * -ETIMEDOUT  its deadline has come
  * -ECANCELED  it was cancelled
- * -EDEADLK    from granted
+ * -EDEADLK    from granted, or from an unload, which a pause waits for
  * Others as hwt_checkout_acquire; -EIDRM and -ESHUTDOWN also when these ended
  * the wait. */
 HWT_MUST_CHECK

@@ -578,7 +578,7 @@ hwt_checkout_acquire_wait(
 	int64_t tried;
 	int result;
 
-	if (checkout_queue.in_granted)
+	if (checkout_queue.in_granted || checkout_queue.in_unload)
 		return -EDEADLK;
 	result = begin(checkout, request, delay_ns, &tried);
 	if (result == 1)

@@ -50,7 +50,7 @@ enum phase {
 
 struct entry {
 	struct object object;
-	struct store_shard *shard; /* always the same */
+	struct store_shard *shard; /* always that of its memory: read anytime */
 	struct entry *chain;
 	void *value; /* the holder's of the object */
 	uint64_t hash;
@@ -91,6 +91,7 @@ struct hwt_store {
 	struct secret secret;
 	_Alignas(CACHE_LINE) a64_t loaded; /* THERE */
 	a64_t hand; /* the shard where the next search begins */
+	a64_t sweeping, destroyed; /* bool: see hwt_store_destroy */
 	struct store_shard shards[];
 };
 
@@ -210,6 +211,7 @@ alloc_entry(struct store_shard *shard, size_t key_size)
 	}
 	shard->room -= grains * GRAIN;
 	entry = (void *)((char *)(shard->chunks + 1) + shard->room);
+	entry->shard = shard;
 	entry->round = 0;
 	return entry;
 }
@@ -235,11 +237,12 @@ make_entry(struct hwt_store *store, struct store_shard *shard,
 	made = shard->bucket_count > 0 ? alloc_entry(shard, item->size) : NULL;
 	if (made == NULL)
 		return NULL;
-	*made = (struct entry){.object.checkout = store->checkout,
-	    .shard = shard,
-	    .hash = hash,
-	    .round = made->round,
-	    .size = (uint8_t)item->size};
+	made->object = (struct object){.checkout = store->checkout};
+	made->value = NULL;
+	made->hash = hash;
+	made->users = 0;
+	made->phase = PHASE_LOADING;
+	made->size = (uint8_t)item->size;
 	a64_store_relaxed(&made->object.word, IN_USE);
 	memcpy(made->key, item->key, item->size);
 	link_entry(shard, made);
@@ -492,8 +495,11 @@ sweep(hwt_timeout timeout, void *arg)
 
 	(void)timeout;
 	store->swept = (store->swept + 1) & (store->shard_count - 1);
-	while (result != -ENOENT && result != -EAGAIN)
+	a64_store_seq(&store->sweeping, 1);
+	while (result != -ENOENT && result != -EAGAIN &&
+	    !a64_load_seq(&store->destroyed))
 		result = unload_next(store, shard, &search);
+	a64_store_seq(&store->sweeping, 0);
 }
 
 /* Making and destroying. */
@@ -560,15 +566,50 @@ hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
 	return error;
 }
 
+static bool
+store_is_used(struct hwt_store *store)
+{
+	struct store_shard *shard;
+	uint64_t used = 0;
+	uint32_t i;
+
+	for (i = 0; i < store->shard_count; i++) {
+		shard = &store->shards[i];
+		(void)pthread_mutex_lock(&shard->lock);
+		used += shard->users + shard->stats.jobs;
+		(void)pthread_mutex_unlock(&shard->lock);
+	}
+	return used != 0;
+}
+
+/* False: something is used, or an unload has refused or is not over. */
+static bool
+unload_all(struct hwt_store *store)
+{
+	struct search search;
+	uint32_t i;
+	int result;
+
+	/* A sweep either sees destroyed, or has begun a job, which ends it. */
+	while (a64_load_seq(&store->sweeping) && !store_is_used(store))
+		(void)sched_yield();
+	if (store_is_used(store))
+		return false;
+	for (i = 0; i < store->shard_count && store->unload != NULL; i++) {
+		search = (struct search){UINT64_MAX, BUCKETS_ALL, false};
+		do
+			result = unload_next(store, &store->shards[i], &search);
+		while (result == 0);
+		if (result != -ENOENT)
+			return false;
+	}
+	return true;
+}
+
 int
 hwt_store_destroy(struct hwt_store *store)
 {
 	struct hwt_checkout *checkout;
-	struct store_shard *shard;
-	struct search search;
-	uint64_t used = 0;
-	uint32_t i;
-	int result;
 
 	if (store == NULL)
 		return 0;
@@ -581,21 +622,10 @@ hwt_store_destroy(struct hwt_store *store)
 		return -EDEADLK;
 	if (a64_load_seq(&checkout->gate.word) & IN_USE)
 		return -EBUSY;
-	for (i = 0; i < store->shard_count; i++) {
-		shard = &store->shards[i];
-		(void)pthread_mutex_lock(&shard->lock);
-		used += shard->users + shard->stats.jobs;
-		(void)pthread_mutex_unlock(&shard->lock);
-	}
-	if (used != 0)
+	a64_store_seq(&store->destroyed, 1);
+	if (!unload_all(store)) {
+		a64_store_seq(&store->destroyed, 0);
 		return -EBUSY;
-	for (i = 0; i < store->shard_count && store->unload != NULL; i++) {
-		search = (struct search){UINT64_MAX, BUCKETS_ALL, false};
-		do
-			result = unload_next(store, &store->shards[i], &search);
-		while (result == 0);
-		if (result != -ENOENT)
-			return -EBUSY;
 	}
 	if (store->timeout.id != 0)
 		(void)!hwt_cancel_wait(checkout->timer, store->timeout);
@@ -765,7 +795,7 @@ store_acquire(struct hwt_store *store, struct hwt_store_request *user,
 		return result;
 	if ((!waits && request->granted == NULL) || !delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (waits && checkout_queue.in_granted)
+	if (waits && (checkout_queue.in_granted || checkout_queue.in_unload))
 		return -EDEADLK;
 	if (word_state(a64_load_acquire(&request->inner.word)) != STATE_READY)
 		return -EBUSY;

@@ -32,6 +32,7 @@ static struct value {
 /* How jobs end that begin now. */
 static int job_answer;
 static char unloaded[64]; /* the keys, in order */
+static const char *while_unloading; /* is played once */
 
 static struct value *
 value_of(const void *key, size_t size)
@@ -64,6 +65,14 @@ unload(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
 	cr_assert(ctx == value && of->there && !of->out && loaded == of);
 	/* It would wait for this one. */
 	assert_rc(hwt_checkout_pause(checkout, 0), -EDEADLK);
+	if (while_unloading != NULL) {
+		const char *steps = while_unloading;
+
+		while_unloading = NULL;
+		job_answer = HWT_STORE_LATER;
+		play(steps);
+		job_answer = 0;
+	}
 	if (job_answer == HWT_STORE_LATER)
 		of->job = job;
 	if (job_answer != 0)
@@ -368,6 +377,15 @@ StoreOptionTest(unload_alone, a_pause_waits_for_it_and_none_begins_in_it,
 	assert_u64(value[1].unloads, 0);
 	play("resume, pass 10, pass 10");
 	assert_u64(value[1].unloads, 1);
+}
+
+StoreOptionTest(unload_alone, none_begins_beside_those_of_hwt_store_destroy,
+    .idle_ns = HWT_MS(10))
+{
+	use("ab");
+	while_unloading = "pass 10, pass 10, pass 10";
+	assert_ok(hwt_store_destroy(store));
+	store = NULL;
 }
 
 /* Second chance: a was used again. */
