@@ -955,8 +955,8 @@ class Replicas(Scratch):
     def test_all_replicas_must_be_waited_for(self):
         master, replica = self.pair()
         address = f'127.0.0.1:{master.port}'
-        one = self.process(address, 1000, 1)
-        two = self.process(address, 1000, 2)
+        one = self.process(address, 20000, 1)
+        two = self.process(address, 20000, 2)
         self.assertEqual(one.call('add', 'q', 'a', 0, 'x'), '0')
         self.assertEqual(two.call('add', 'q', 'b', 0, 'x'), '-EOPNOTSUPP')
         self.assertEqual(two.call('cancel', 'q', 'a'), '-EOPNOTSUPP')

@@ -672,8 +672,12 @@ static void
 step_pause(void)
 {
 	uint64_t out = stats_now().out;
-	int rc = hwt_checkout_pause(checkout, 0);
+	unsigned i;
+	int rc;
 
+	for (i = FIRST_KEY; i < PLACES; i++)
+		out += place[i].job != NULL && place[i].there == UNLOADING;
+	rc = hwt_checkout_pause(checkout, 0);
 	if (paused)
 		stress_must(rc == -EALREADY, "pause: %d", rc);
 	else
