@@ -67,6 +67,10 @@ connection_close(struct connection *connection)
 	connection->durable->flush = true;
 	(void)!hwt_cancel(connection->durable->timer, connection->timer);
 	connection->paused = false;
+	/* A forked child may keep the socket open, and epoll watch it then. */
+	if (connection->context != NULL)
+		(void)epoll_ctl(connection->durable->epoll, EPOLL_CTL_DEL,
+		    connection->context->fd, NULL);
 	if (connection->context != NULL)
 		redisFree(connection->context);
 	connection->context = NULL;

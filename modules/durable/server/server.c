@@ -610,6 +610,9 @@ connection_destroy(struct server *server, struct connection *connection)
 	if (connection->next != NULL)
 		connection->next->link = connection->link;
 	server->connections--;
+	/* A forked child may keep the socket open, and epoll watch it then. */
+	(void)epoll_ctl(
+	    server->epoll, EPOLL_CTL_DEL, connection->source.fd, NULL);
 	(void)close(connection->source.fd);
 	free(connection->in.bytes);
 	free(connection->out.bytes);

@@ -989,7 +989,10 @@ class Replicas(Scratch):
         worker = self.process(servers, 2000)
         worker.call('work', 'q', 2, 3000, 16)
         adder.send('addmany', 'q', 'a', 6000, 8, 20, 'done')
-        time.sleep(0.3)
+        direct = master.connect()
+        self.assertTrue(until(lambda: direct.pairs(
+            'HWT.STAT', KEY % 'q')['added-total'] > 500))
+        direct.close()
         master.kill()
         stored, _, uncertain, _ = map(
             int, adder.answers.get(timeout=120).split()[1:])
