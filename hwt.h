@@ -60,7 +60,7 @@
  *   tick-order      Tasks of an earlier tick come first; no order within a
  *                   tick, nor for deadlines that had passed when they were set.
  *   memory-order    A task sees what came before its scheduling or moving;
- *                   who gets -ENOENT, or 0 from hwt_cancel_wait, the task.
+ *                   -ENOENT, or 0 of hwt_cancel_wait: what the task wrote.
  *   safe-handles    Every call accepts any handle, and refuses one that is not
  *                   live; it errs with a probability of at most 2^-32.
  *   signals         The worker blocks all signals except SIGSEGV, SIGBUS,
@@ -406,9 +406,9 @@ int hwt_reschedule_at(
  *
  * What has ended, is running, or is held by an executor is replaced; the latter
  * is cancelled once the new one exists, and may start before that. A running
- * task continues beside the new timeout, and does nothing if its handle is not
- * *timeout: wait for both before you free arg. A periodic timeout is replaced
- * only in its last run; otherwise its own task reschedules it.
+ * task continues, and does nothing if its handle is not *timeout: before you
+ * free arg, hwt_cancel_wait the old handle, too (copy it before the call). A
+ * periodic timeout is replaced in its last run alone; its task reschedules it.
  *
  * To close a connection, cancel the handle and set *timeout to HWT_CLOSED, else
  * a later touch revives it. The caller serializes all use of the variable.
