@@ -85,6 +85,7 @@ struct hwt_durable_worker {
 	pthread_t *thread;
 	hwt_timeout extend;
 	int error; /* of worker_begin */
+	bool closed; /* by worker_close */
 
 	pthread_mutex_t lock; /* for what follows, and attempts */
 	pthread_cond_t work; /* attempts wait, or it is over */
@@ -743,6 +744,7 @@ worker_close(void *arg)
 		if (queue->connection.durable != NULL)
 			connection_destroy(&queue->connection);
 	}
+	worker->closed = true;
 }
 
 /* Its threads end, and then it is freed. */
@@ -760,7 +762,7 @@ worker_end(struct hwt_durable_worker *worker)
 		(void)pthread_join(worker->thread[thread], NULL);
 	do
 		loop_call(durable, worker_close, worker);
-	while (worker->kicked);
+	while (!worker->closed);
 	atomic_fetch_sub(&durable->workers, 1);
 	(void)pthread_mutex_destroy(&worker->lock);
 	(void)pthread_cond_destroy(&worker->work);
