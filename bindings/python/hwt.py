@@ -199,6 +199,13 @@ def _to_ns(seconds):
     return ns
 
 
+def _check_count(count, bits):
+    # ctypes would wrap these, too.
+    if not 0 <= count < 2**bits:
+        raise ValueError(f"not a number of {bits} bits: {count}")
+    return count
+
+
 # What is scheduled: the number that is a task's arg, and its Timeout. The
 # operations of a dict on one key are atomic.
 _scheduled = {}
@@ -340,11 +347,14 @@ class Timer:
         self._pointer = ctypes.c_void_p()
         self._closed = False
         self._executor = executor
+        self._clock = None
         self._now_ns = [10**9]
         self._moved_by_hand = manual and clock is None
         options = _Options(
-            tick_ns=_to_ns(tick), ticks_per_wheel=ticks_per_wheel,
-            flags=_MANUAL if manual else 0, max_pending=max_pending,
+            tick_ns=_to_ns(tick),
+            ticks_per_wheel=_check_count(ticks_per_wheel, 32),
+            flags=_MANUAL if manual else 0,
+            max_pending=_check_count(max_pending, 64),
             slow_task_ns=_to_ns(slow_task),
             executor=executor._use() if executor else None,
             thread_name=name.encode() if name else None)
@@ -365,7 +375,7 @@ class Timer:
         self = cls.__new__(cls)
         self._pointer = ctypes.c_void_p()
         self._closed = False
-        self._executor = None
+        self._executor = self._clock = None
         self._moved_by_hand = False
         _check(_hwt.hwt_shared(ctypes.byref(self._pointer)))
         return self
@@ -377,8 +387,9 @@ class Timer:
         self.close()
 
     def __del__(self, _destroy=_destroy):
+        # A run that has not ended in an executor reads the clock once more.
         if getattr(self, "_closed", False):
-            _destroy(self._pointer)
+            _destroy(self._pointer, self._clock)
 
     def schedule(self, callable, delay, period=None, *, executor=None):
         """Calls callable() once, after delay seconds; with a period, from then
@@ -489,7 +500,8 @@ class Pool(_Executor):
         self._pointer = ctypes.c_void_p()
         self._closed = False
         _check(_hwt.hwt_pool_create(
-            ctypes.byref(self._pointer), threads, queue_limit))
+            ctypes.byref(self._pointer), _check_count(threads, 32),
+            _check_count(queue_limit, 64)))
         self._executor = _hwt.hwt_pool_executor(self._pointer)
         _live.add(self)
 
@@ -554,7 +566,7 @@ class Mailbox(_Executor):
         started = ctypes.c_size_t()
         self._use()
         _check(_hwt.hwt_mailbox_run(
-            self._pointer, most, ctypes.byref(started)))
+            self._pointer, _check_count(most, 64), ctypes.byref(started)))
         return started.value
 
     def close(self):

@@ -97,6 +97,13 @@ class Manual(unittest.TestCase):
         self.assertIn("stop", str(caught.exception))
         with self.assertRaises(hwt.Error):
             hwt.Timer(ticks_per_wheel=2**31)
+        with hwt.Mailbox() as box:
+            for bad in (-1, 2**64):
+                for call in (lambda: manual(max_pending=bad),
+                             lambda: manual(ticks_per_wheel=bad),
+                             lambda: hwt.Pool(bad), lambda: hwt.Pool(1, bad),
+                             lambda: box.run(bad)):
+                    self.assertRaises(ValueError, call)
         with manual(max_pending=1) as one:
             one.schedule(self.run_with(1), 1)
             with self.assertRaises(hwt.Error) as caught:
@@ -178,6 +185,37 @@ class Manual(unittest.TestCase):
         del timer
         gc.collect()
         self.assertIsNone(gone())
+
+    def test_the_clock_of_a_freed_timer_lives_until_the_pool_is_done(self):
+        began, may_end = threading.Event(), threading.Event()
+        released, reads = [], []
+
+        class Clock:
+            now_ns = 0
+
+            def __call__(self):
+                reads.append(len(released))
+                return self.now_ns
+
+            def __del__(self):
+                released.append(1)
+
+        def run():
+            began.set()
+            may_end.wait(60)
+
+        with hwt.Pool(1) as pool:
+            clock = Clock()
+            timer = manual(executor=pool, clock=clock)
+            timer.schedule(run, 0.001, 0.001)
+            clock.now_ns = 10**6
+            timer.advance()
+            self.assertTrue(began.wait(60))
+            timer.close()
+            del timer, clock
+            may_end.set()
+        self.assertEqual(released, [])
+        self.assertNotIn(1, reads)
 
 
 class Executors(unittest.TestCase):
