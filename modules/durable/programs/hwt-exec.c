@@ -139,29 +139,28 @@ run_command(const struct hwt_durable_delivery *delivery, int input)
 	char text[3][HWT_DURABLE_ID_MAX + 16];
 	char **environment = make_environment(delivery, text);
 	int status, error = ENOMEM;
-	bool late;
+	bool exited, late;
 	pid_t pid;
 
 	if (environment != NULL)
 		error = spawn(input, environment, &pid);
 	free(environment);
 	if (error != 0) {
-		(void)fprintf(stderr, "hwt-exec: %s: %s\n", executor.command[0],
-		    strerror(error));
+		(void)snprintf(delivery->reason, HWT_DURABLE_REASON_MAX,
+		    "%s: %s", executor.command[0], strerror(error));
 		return HWT_DURABLE_RETRY;
 	}
 	status = wait_for(pid, &late);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+	exited = WIFEXITED(status);
+	if (exited && WEXITSTATUS(status) == 0)
 		return 0;
-	(void)fprintf(stderr, "hwt-exec: %s: attempt %u: %s %d%s\n",
-	    delivery->id, delivery->attempt,
-	    WIFEXITED(status) ? "exit status" : "signal",
-	    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
+	(void)sprintf(delivery->reason, "%s %d%s",
+	    exited ? "exit status" : "killed by signal",
+	    exited ? WEXITSTATUS(status) : WTERMSIG(status),
 	    late ? ", since it ran too long" : "");
-	if (!WIFEXITED(status) || !executor.fails[WEXITSTATUS(status)])
-		return HWT_DURABLE_RETRY;
-	(void)sprintf(delivery->reason, "exit status %d", WEXITSTATUS(status));
-	return HWT_DURABLE_FAIL;
+	return exited && executor.fails[WEXITSTATUS(status)]
+	    ? HWT_DURABLE_FAIL
+	    : HWT_DURABLE_RETRY;
 }
 
 static int
@@ -180,7 +179,13 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 		return HWT_DURABLE_RETRY;
 	outcome = run_command(delivery, input);
 	(void)close(input);
-	return outcome;
+	if (outcome != 0)
+		(void)fprintf(stderr, "hwt-exec: %s: attempt %u: %s\n",
+		    delivery->id, delivery->attempt, delivery->reason);
+	/* So that the dead letter has the reason. */
+	return outcome != 0 && delivery->attempt >= delivery->max_attempts
+	    ? HWT_DURABLE_FAIL
+	    : outcome;
 }
 
 static void

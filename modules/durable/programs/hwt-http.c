@@ -47,7 +47,7 @@ static const char usage[] =
 struct job {
 	struct job *next;
 	struct hwt_durable_token token;
-	uint32_t attempt;
+	uint32_t attempt, max_attempts;
 	uint64_t due_ms;
 	char id[ENCODED_SIZE(HWT_DURABLE_ID_MAX)];
 	CURL *curl;
@@ -304,6 +304,7 @@ receive(void *ctx, const struct hwt_durable_delivery *delivery)
 		return HWT_DURABLE_RETRY;
 	job->token = delivery->token;
 	job->attempt = delivery->attempt;
+	job->max_attempts = delivery->max_attempts;
 	job->due_ms = delivery->due_unix_ns / HWT_MS(1);
 	job->payload_length = delivery->payload_length;
 	if (delivery->payload_length > 0)
@@ -327,6 +328,9 @@ job_end(struct job *job, int outcome, uint64_t delay_ns, const char *reason)
 	if (outcome != 0)
 		(void)fprintf(stderr, "hwt-http: %s: attempt %u: %s\n", job->id,
 		    job->attempt, reason);
+	/* So that the dead letter has the reason. */
+	if (outcome == HWT_DURABLE_RETRY && job->attempt >= job->max_attempts)
+		outcome = HWT_DURABLE_FAIL;
 	(void)hwt_durable_finish(job->token, outcome, delay_ns, reason);
 	while (*link != job)
 		link = &(*link)->next;

@@ -379,18 +379,22 @@ run_stat(struct words *words, int argc, char **argv)
 	queue_name *names;
 	size_t i, j, count;
 	redisReply *stat;
-	int error;
+	int error, width = 24;
 
 	if (argc > 0)
 		return print_pairs(call(argv[0], words));
 	error = read_queues(durable, &names, &count);
 	if (error != 0)
 		program_fail(STATUS_SERVER, "%s", error_text(error));
-	printf("%-24s %10s %10s %10s %10s %10s %10s\n", "queue", "waiting",
-	    "due", "running", "done", "dead", "cancelled");
+	for (i = 0; i < count; i++) {
+		if (strlen(names[i]) > (size_t)width)
+			width = (int)strlen(names[i]);
+	}
+	printf("%-*s %10s %10s %10s %10s %10s %10s\n", width, "queue",
+	    "waiting", "due", "running", "done", "dead", "cancelled");
 	for (i = 0; i < count; i++) {
 		stat = call(names[i], words);
-		printf("%-24s", names[i]);
+		printf("%-*s", width, names[i]);
 		for (j = 1; j < 12 && j < stat->elements; j += 2)
 			printf(" %10lld", stat->element[j]->integer);
 		(void)putchar('\n');

@@ -206,10 +206,12 @@ class Hwtctl(Programs):
     def test_stat_has_a_line_for_each_queue_of_the_space(self):
         self.ctl('add', 'mail', '--in', '1h')
         self.ctl('add', 'sms', '--in', '1h', '--space', 'other')
+        self.ctl('add', 'q' * 64, '--in', '1h')
         lines = self.ctl('stat').splitlines()
         self.assertEqual(lines[0].split()[:2], ['queue', 'waiting'])
         self.assertEqual([line.split()[:2] for line in lines[1:]],
-                         [['mail', '1']])
+                         [['mail', '1'], ['q' * 64, '1']])
+        self.assertEqual(len({len(line) for line in lines}), 1)
         said = self.ctl('stat', 'sms', '--space', 'other')
         self.assertEqual(said.splitlines()[0].split(), ['waiting', '1'])
 
@@ -317,13 +319,18 @@ class HwtExec(Programs):
         self.until_state('mail', 'a', 'dead')
         self.assertIn('attempt 1: exit status 7', self.end(worker)[1])
         self.assertEqual(self.read('attempts'), '1\n2\n3\n')
+        self.assertEqual(self.shown('mail', 'a')['reason'], 'exit status 7')
 
     def test_a_command_that_a_signal_ends_is_tried_again(self):
         self.ctl('add', 'mail', '--id', 'a', '--retry', '1ms:1ms')
         worker = self.shell('[ $HWT_ATTEMPT = 2 ] || kill -9 $$',
                             '--fail-status', '137,9')
         self.until_state('mail', 'a', 'done')
+        self.ctl('add', 'mail', '--id', 'b', '--attempts', '1')
+        self.until_state('mail', 'b', 'dead')
         self.assertIn('signal 9', self.end(worker)[1])
+        self.assertEqual(self.shown('mail', 'b')['reason'],
+                         'killed by signal 9')
 
     def test_a_fail_status_makes_a_dead_letter_at_once(self):
         self.ctl('add', 'mail', '--id', 'a', '--retry', '1ms:1ms')
@@ -340,6 +347,8 @@ class HwtExec(Programs):
                             '/no/such/command')
         self.until_state('mail', 'a', 'dead')
         self.assertIn('/no/such/command: No such file', self.end(worker)[1])
+        self.assertIn('/no/such/command: No such file',
+                      self.shown('mail', 'a')['reason'])
 
     def test_a_command_over_its_limit_is_killed_with_its_children(self):
         self.ctl('add', 'mail', '--id', 'a', '--retry', '1ms:1ms')

@@ -181,6 +181,7 @@ class Calls(Webhooks):
                 self.until_state('hooks', str(status), state)
                 self.assertEqual(self.paths().count(f'/{status}'), attempts)
         self.assertEqual(self.reason('404'), '404 because')
+        self.assertEqual(self.reason('503'), '503 because')
         self.end(worker)
 
     def test_redirects_are_not_followed(self):
