@@ -52,7 +52,7 @@
  *
  * All functions return 0 or a negative errno value. They may be called from any
  * thread, but hwt_durable_close, and the stop of a worker, not at the same time
- * as another call with the same argument. A call blocks until the server has
+ * as another call with the same handle or worker. A call blocks until the server has
  * answered, for about timeout_ns at most; if the server was given by name, the
  * look-up of that name takes as long as the system's resolver does. Calls of
  * several threads at a time share a message, and adds of theirs a command.
@@ -75,8 +75,9 @@
  *              pending tasks; only adds are refused. Nothing has happened
  * -EOPNOTSUPP  it is no server of hwt, or the queue's durability is not kept:
  *              see LEVELS. Nothing has happened
- * -EPROTO      the key holds something else, or the server answered what this
- *              library does not understand
+ * -EPROTO      the key holds something else: nothing has happened; or the
+ *              server answered what this library does not understand: the call
+ *              may have taken effect
  * -EACCES      wrong user or password, or the user has no right to do that;
  *              nothing has happened
  * -EIO         the store of "file:DIR" has failed, for good; what was not
@@ -325,7 +326,8 @@ struct hwt_durable_delivery {
 #define HWT_DURABLE_FAIL 2 /* a dead letter, at once */
 #define HWT_DURABLE_LATER 3 /* hwt_durable_finish will say it */
 
-/* 0: done; or one of the above. Any other value fails it. */
+/* 0: done; or one of the above. Any other value fails it. It may call any
+ * function, but not stop its own worker. */
 typedef int hwt_durable_callback(
     void *ctx, const struct hwt_durable_delivery *delivery);
 
@@ -365,7 +367,9 @@ int hwt_durable_worker_start(struct hwt_durable_worker **worker,
 /*
  * Takes no further task, waits until those that it has are executed and
  * finished, and their outcomes are acknowledged or their leases over, and frees
- * the worker.
+ * the worker. Those of HWT_DURABLE_LATER keep their leases until
+ * hwt_durable_finish is called, which may be done while this waits. When it has
+ * returned 0, no token of the worker may be used.
  * -EBUSY    that is not so after within_ns: call it again, or end the process
  * -EDEADLK  called in a callback of this worker
  */

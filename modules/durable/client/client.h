@@ -143,6 +143,7 @@ struct connection {
 	redisContext *context; /* NULL: closed */
 	redisReplyObjectFunctions functions; /* of its reader */
 	__typeof__(((redisReplyObjectFunctions *)0)->createArray) create_array;
+	size_t bytes, elements; /* of the answer that is read */
 	bool writing; /* epoll says when there is room */
 	/* Replies that are to come, before or behind those of requests. */
 	bool auth, role, wait;

@@ -29,7 +29,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ELEMENTS_MAX (1 << 20) /* of an array in a reply */
+/* Of an answer. The longest one is that of a take of 240 payloads; its elements
+ * are read one after the other, and are no longer than a payload. The most
+ * elements has that of a cluster that names its slots. */
+#define ANSWER_MAX ((size_t)256 << 20)
+#define ELEMENT_MAX ((size_t)HWT_DURABLE_PAYLOAD_MAX + 65536)
+#define ELEMENTS_MAX (1 << 20)
+#define DEPTH_MAX 7 /* of arrays in arrays */
 #define BYTES_MAX ((size_t)32 << 20) /* of a message, and of a command */
 #define PAUSE_STEP_NS (10 * MS_NS)
 #define PAUSE_MOST_NS (100 * MS_NS)
@@ -141,13 +147,14 @@ connection_refuse(struct connection *connection, int error)
 	}
 }
 
-/* error: of what was sent and is not answered. */
+/* error: of what was sent and is not answered. If what came is no answer, it
+ * may have taken effect. */
 static void
 connection_lose(struct connection *connection, int error)
 {
 	if (connection->state == CONNECTION_READY) {
 		connection->stale = false;
-		message_end(connection, error);
+		message_end(connection, error == -EPROTO ? -ETIMEDOUT : error);
 		connection_close(connection);
 		node_lost(connection);
 	} else {
@@ -233,13 +240,19 @@ typedef size_t element_count;
 typedef int element_count;
 #endif
 
-/* hiredis would allocate for any length at once. */
+/* hiredis would allocate for any length at once, and some version of it has no
+ * limit of depth. */
 static void *
 array_create(const redisReadTask *task, element_count elements)
 {
-	const struct connection *connection = task->privdata;
+	struct connection *connection = task->privdata;
+	const redisReadTask *parent = task->parent;
+	unsigned depth = 0;
 
-	return elements > ELEMENTS_MAX
+	for (; parent != NULL; parent = parent->parent)
+		depth++;
+	connection->elements += (size_t)elements;
+	return connection->elements > ELEMENTS_MAX || depth > DEPTH_MAX
 	    ? NULL
 	    : connection->create_array(task, elements);
 }
@@ -307,6 +320,7 @@ connection_open(struct connection *connection)
 	connection->functions.createArray = array_create;
 	context->reader->fn = &connection->functions;
 	context->reader->privdata = connection;
+	connection->bytes = connection->elements = 0;
 	(void)setsockopt(
 	    context->fd, SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
 	connection->state = CONNECTION_GREETING;
@@ -643,21 +657,28 @@ static void
 connection_read(struct connection *connection)
 {
 	redisContext *context = connection->context;
-	void *reply = NULL;
-	bool good = true;
+	const redisReader *reader = context->reader;
+	size_t before = reader->len;
+	void *reply;
 
 	if (redisBufferRead(context) != REDIS_OK) {
 		connection_lose(connection, -ETIMEDOUT);
 		return;
 	}
+	connection->bytes += reader->len - before;
 	connection->heard_ns = durable_now_ns(connection->durable);
-	while (good && connection->context == context) {
-		good = redisGetReplyFromReader(context, &reply) == REDIS_OK;
-		if (!good)
+	while (connection->context == context) {
+		if (redisGetReplyFromReader(context, &reply) != REDIS_OK ||
+		    (reply == NULL &&
+			(connection->bytes > ANSWER_MAX ||
+			    reader->len - reader->pos > ELEMENT_MAX))) {
 			connection_lose(connection, -EPROTO);
-		else if (reply == NULL)
-			break;
-		else if (connection->state == CONNECTION_GREETING)
+			return;
+		}
+		if (reply == NULL)
+			return;
+		connection->bytes = connection->elements = 0;
+		if (connection->state == CONNECTION_GREETING)
 			greeting_reply(connection, reply);
 		else
 			connection_reply(connection, reply);

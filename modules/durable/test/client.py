@@ -341,7 +341,8 @@ class InProcess(Driven, Scratch):
 
 
 class Fake:
-    """A server whose answers a function makes: bytes, or None for none."""
+    """A server whose answers a function makes: bytes, pieces of them, or None
+    for none."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -374,8 +375,10 @@ class Fake:
                     words.append(file.read(length + 2)[:-2])
                 self.requests.append(words)
                 answer = self.answer(words)
-                if answer is not None:
-                    one.sendall(answer)
+                if isinstance(answer, bytes):
+                    answer = [answer]
+                for piece in answer or ():
+                    one.sendall(piece)
         except (OSError, ValueError):
             pass
         finally:
@@ -562,6 +565,34 @@ class Fakes(Scratch):
                     answer.startswith('-E') or text[:1] in (b'$', b'*', b':'),
                     (text, answer))
             client.end()
+
+    def test_an_answer_without_end_is_not_gathered(self):
+        """It is cut off long before the client has no more time."""
+        mib = b'x' * 1048576
+        for name, pieces in (
+                ('bulk', [b'$2147483647\r\n'] + 9 * [mib]),
+                ('line', [b'+'] + 9 * [mib]),
+                ('bulks', [b'*999\r\n'] + 300 * [
+                    b'$1048576\r\n', mib, b'\r\n']),
+                ('elements', [b'*1000000\r\n' * 3]),
+                ('depth', [b'*1\r\n' * 1000])):
+            fake = self.fake(lambda words, pieces=pieces:
+                             STORED if b'good' in words else pieces)
+            client = self.process(f'127.0.0.1:{fake.port}', 60000)
+            try:
+                answer = client.call('add', 'q', 'bad', 0, 'x', timeout=20)
+            except queue.Empty:
+                answer = 'nothing'
+            self.assertEqual(answer, '-ETIMEDOUT', name)
+            self.assertEqual(client.call('add', 'q', 'good', 0, 'x'), '0')
+            client.end()
+
+    def test_an_answer_that_comes_twice_is_not_that_of_the_next_call(self):
+        client = self.process('127.0.0.1:%d' % self.fake(
+            lambda words: b'*1\r\n:%d\r\n' % (b'a' in words) * 2).port)
+        for name, state in (('a', '1'), ('b', '0'), ('a', '1')):
+            self.assertEqual(client.call('add', 'q', name, 0, 'x'), state)
+        client.end()
 
     def test_a_worker_survives_garbage(self):
         dice = random.Random(6)

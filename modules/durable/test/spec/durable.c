@@ -26,7 +26,7 @@ static struct {
 	struct hwt_durable_token token;
 	int answer; /* of the first attempt of each; then 0 */
 	struct hwt_durable_worker *stops; /* it is stopped in the callback */
-	int stopped;
+	int stopped, closed, added;
 } seen = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -133,8 +133,11 @@ execute(void *ctx, const struct hwt_durable_delivery *task)
 	seen.attempt[at] = task->attempt;
 	seen.token = task->token;
 	answer = task->attempt == 1 ? seen.answer : 0;
-	if (seen.stops != NULL)
+	if (seen.stops != NULL) {
 		seen.stopped = hwt_durable_worker_stop(seen.stops, 0);
+		seen.closed = hwt_durable_close(durable);
+		seen.added = add("next", HWT_SEC(60));
+	}
 	(void)pthread_cond_broadcast(&seen.changed);
 	(void)pthread_mutex_unlock(&seen.lock);
 	return answer;
@@ -212,6 +215,30 @@ DurableTest(at_least_once, a_task_outlives_the_handle_that_added_it)
 	start();
 	wait_for_callbacks(1);
 	stop();
+	assert_u64(state("a"), HWT_DURABLE_DONE);
+}
+
+static void *
+stop_in_a_thread(void *arg)
+{
+	(void)arg;
+	stop();
+	return NULL;
+}
+
+DurableTest(at_least_once, a_stop_waits_for_attempts_that_are_left_open)
+{
+	pthread_t thread;
+
+	seen.answer = HWT_DURABLE_LATER;
+	assert_rc(add("a", 0), 0);
+	start();
+	wait_for_callbacks(1);
+	assert_rc(hwt_durable_worker_stop(worker, HWT_MS(5)), -EBUSY);
+	assert_rc(pthread_create(&thread, NULL, stop_in_a_thread, NULL), 0);
+	(void)usleep(5000);
+	assert_ok(hwt_durable_finish(seen.token, 0, 0, NULL));
+	assert_rc(pthread_join(thread, NULL), 0);
 	assert_u64(state("a"), HWT_DURABLE_DONE);
 }
 
@@ -301,7 +328,7 @@ DurableTest(whole, an_add_with_an_invalid_element_stores_nothing)
 	assert_u64(stats.added_total, 0);
 }
 
-DurableTest(errors, a_worker_is_not_stopped_in_its_callback)
+DurableTest(errors, a_callback_adds_tasks_but_does_not_stop_its_worker)
 {
 	start();
 	(void)pthread_mutex_lock(&seen.lock);
@@ -311,6 +338,9 @@ DurableTest(errors, a_worker_is_not_stopped_in_its_callback)
 	wait_for_callbacks(1);
 	stop();
 	assert_rc(seen.stopped, -EDEADLK);
+	assert_rc(seen.closed, -EBUSY);
+	assert_rc(seen.added, 0);
+	assert_u64(state("next"), HWT_DURABLE_WAITING);
 }
 
 DurableTest(errors, a_damaged_store_is_not_opened)
