@@ -10,13 +10,14 @@ struct record *record_create(struct machine *machine,
     const struct policy *policy, const struct machine_task *task);
 /* The record is in no place. Forgets an add that is undone. */
 void record_destroy(struct machine *machine, struct record *record);
-/* Makes it end after so much of the payload, and a reason, and returns it.
- * Without memory, it has its whole payload and no reason. */
-struct record *record_remake(struct machine *machine, struct record *record,
-    size_t payload_length, const struct argument *reason);
+/* Returns it without its payload; without memory, with it. */
+struct record *record_strip(struct machine *machine, struct record *record);
+/* Without memory, it has none. */
+void record_give_reason(struct machine *machine, struct record *record,
+    const struct argument *reason);
 bool record_lease(struct machine *machine, struct record *record,
     const struct argument *worker, uint64_t request, uint64_t due_ms);
-/* Takes its lease. */
+/* Takes its lease or reason. */
 void record_release(struct machine *machine, struct record *record);
 struct take *take_find(const struct machine *machine,
     const struct argument *worker, uint64_t request);
@@ -31,8 +32,7 @@ void changed_truncate(struct machine *machine, struct record *last);
 void wheel_insert(struct wheel *wheel, struct record *record);
 void wheel_remove(struct wheel *wheel, struct record *record);
 /* Passes each record up to now_ms, in order, to act, which must remove it.
- * Stops after *work, and subtracts what was done: a unit is a record or
- * SLOTS_OF_WORK slots that were passed, and depends on the contents alone. */
+ * Stops after *work records, and subtracts how many there were. */
 void wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t *work,
     void (*act)(struct machine *machine, struct record *record),
     struct machine *machine);

@@ -78,11 +78,9 @@ static void
 place_ended(
     struct machine *machine, struct record *record, enum machine_state state)
 {
-	const struct argument none = {"", 0};
-
 	machine->counters[state == STATE_DONE ? COUNT_DONE : COUNT_CANCELLED]++;
 	if (record->payload_length > 0)
-		record = record_remake(machine, record, 0, &none);
+		record = record_strip(machine, record);
 	record->time_ms = machine->time.now_ms + record->policy->result_ms;
 	record_place(machine, record, state);
 }
@@ -92,7 +90,7 @@ place_dead(struct machine *machine, struct record *record,
     const struct argument *reason)
 {
 	machine->counters[COUNT_DEAD]++;
-	record = record_remake(machine, record, record->payload_length, reason);
+	record_give_reason(machine, record, reason);
 	record->time_ms = machine->time.now_ms;
 	record_place(machine, record, STATE_DEAD);
 }
@@ -188,9 +186,9 @@ machine_wait_ms(const struct machine *machine, struct machine_time time)
 {
 	uint64_t wait_ms = TIME_NEVER;
 
-	if (machine->wheel.groups.count > 0)
+	if (machine->wheel.next != TIME_NEVER)
 		wait_ms = minus(machine->wheel.next, time.now_ms);
-	if (machine->leases.groups.count > 0)
+	if (machine->leases.next != TIME_NEVER)
 		wait_ms =
 		    least(wait_ms, minus(machine->leases.next, time.steady_ms));
 	if (machine->count[STATE_DUE] > 0 && !machine->paused)
@@ -376,7 +374,7 @@ machine_order(struct machine *machine, const struct machine_order *order,
 		return false;
 	record_changed(machine, record);
 	record_unplace(machine, record);
-	if (record->state == STATE_RUNNING && order->verb != ORDER_EXTEND)
+	if (order->verb != ORDER_EXTEND)
 		record_release(machine, record);
 	if (order->verb == ORDER_DONE) {
 		place_ended(machine, record, STATE_DONE);

@@ -58,8 +58,7 @@
  * have smaller ones. */
 #define MACHINE_VERSION 1
 #ifndef ADVANCE_WORK
-#define ADVANCE_WORK 4096 /* a unit is a record */
-#define SLOTS_OF_WORK 64 /* or so many slots of a wheel */
+#define ADVANCE_WORK 2048 /* records */
 #define TAKE_BYTES ((size_t)8 << 20) /* a take ends after so much payload */
 #endif
 
@@ -107,6 +106,12 @@ struct lease {
 	uint64_t due_ms; /* when the record came due for this attempt */
 };
 
+/* Of a record's death. */
+struct reason {
+	size_t length;
+	char bytes[];
+};
+
 struct record {
 	struct node by_id;
 	struct link link; /* of a time in a wheel, of the due, of the dead */
@@ -117,7 +122,7 @@ struct record {
 	union {
 		struct node by_time; /* WAITING, DONE, CANCELLED */
 		struct lease *lease; /* RUNNING */
-		size_t reason_length; /* DEAD */
+		struct reason *reason; /* DEAD; NULL: none */
 	};
 	uint64_t fence; /* of the newest attempt, ended or not; 0: none yet */
 	struct policy *policy;
@@ -130,7 +135,7 @@ struct record {
 	uint64_t serial : 40; /* unique in this machine; grows with each add */
 	uint64_t payload_length : 21;
 	uint64_t state : 3;
-	char bytes[]; /* id, payload, reason of the dead */
+	char bytes[]; /* id, payload */
 };
 
 #define TIME_NEVER UINT64_MAX
@@ -138,9 +143,7 @@ struct record {
 /* See wheel.c. */
 struct wheel {
 	struct table groups; /* the records of a time each */
-	/* No record is earlier than next, or between next and later. Only valid
-	 * if there is a group; both may be too early after a removal. */
-	uint64_t next, later;
+	uint64_t next; /* the first time, or TIME_NEVER */
 };
 
 struct machine_time {

@@ -63,7 +63,8 @@ policy_key(const struct node *node, size_t *length)
 struct machine *
 machine_create(uint64_t seed)
 {
-	const struct table times = {.key = record_time, .numbers = true};
+	const struct table times = {
+	    .key = record_time, .seed = seed, .numbers = true};
 	struct machine *machine = memory.zeroed(1, sizeof(*machine));
 
 	if (machine == NULL)
@@ -71,7 +72,7 @@ machine_create(uint64_t seed)
 	machine->records = (struct table){.key = record_key, .seed = seed};
 	machine->takes = (struct table){.key = take_key, .seed = seed};
 	machine->policies = (struct table){.key = policy_key, .seed = seed};
-	machine->wheel.groups = machine->leases.groups = times;
+	machine->wheel = machine->leases = (struct wheel){times, TIME_NEVER};
 	machine->leases.groups.key = lease_time;
 	list_init(&machine->due);
 	list_init(&machine->dead);
@@ -174,27 +175,36 @@ record_destroy(struct machine *machine, struct record *record)
 }
 
 struct record *
-record_remake(struct machine *machine, struct record *record,
-    size_t payload_length, const struct argument *reason)
+record_strip(struct machine *machine, struct record *record)
 {
-	size_t bytes = sizeof(*record) + record->id_length + payload_length;
-	struct record *made = block_create(machine, bytes + reason->length);
+	size_t bytes = sizeof(*record) + record->id_length;
+	struct record *made = block_create(machine, bytes);
 
-	record->reason_length = 0;
 	if (made == NULL)
 		return record;
 	memcpy(made, record, bytes);
-	memcpy((char *)made + bytes, reason->bytes, reason->length);
-	made->payload_length = payload_length & 0x1fffff;
-	made->reason_length = reason->length;
+	made->payload_length = 0;
 	made->changed = NULL;
-	table_remove(&machine->records, &record->by_id);
-	table_insert(&machine->records, &made->by_id);
+	table_replace(&machine->records, &record->by_id, &made->by_id);
 	if (record->changed != NULL)
 		record_changed(machine, made);
 	record->serial = 0; /* its row is that of the other one */
 	record_retire(machine, record);
 	return made;
+}
+
+void
+record_give_reason(struct machine *machine, struct record *record,
+    const struct argument *reason)
+{
+	struct reason *made =
+	    block_create(machine, sizeof(*made) + reason->length);
+
+	record->reason = made;
+	if (made == NULL)
+		return;
+	made->length = reason->length;
+	memcpy(made->bytes, reason->bytes, reason->length);
 }
 
 struct take *
@@ -247,8 +257,13 @@ record_lease(struct machine *machine, struct record *record,
 void
 record_release(struct machine *machine, struct record *record)
 {
-	struct take *take = record->lease->take;
+	struct take *take;
 
+	if (record->state == STATE_DEAD && record->reason != NULL)
+		block_destroy(machine, record->reason);
+	if (record->state != STATE_RUNNING)
+		return;
+	take = record->lease->take;
 	list_remove(&record->lease->link);
 	block_destroy(machine, record->lease);
 	if (!list_is_empty(&take->leases))
@@ -264,6 +279,8 @@ record_free(struct node *node)
 
 	if (record->state == STATE_RUNNING)
 		memory.release(record->lease);
+	if (record->state == STATE_DEAD)
+		memory.release(record->reason);
 	memory.release(record);
 }
 

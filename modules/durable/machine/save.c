@@ -127,9 +127,10 @@ record_text(const struct record *record)
 	if (record->state == STATE_RUNNING)
 		return (struct argument){
 		    record->lease->take->name, record->lease->take->length};
-	return (struct argument){
-	    record_payload(record) + record->payload_length,
-	    record->state == STATE_DEAD ? record->reason_length : 0};
+	if (record->state == STATE_DEAD && record->reason != NULL)
+		return (struct argument){
+		    record->reason->bytes, record->reason->length};
+	return (struct argument){"", 0};
 }
 
 size_t
@@ -186,8 +187,7 @@ record_load(struct machine *machine, struct record *record,
 	record->serial = n->serial & MACHINE_SERIAL_MAX;
 	record->time_ms = n->time_ms;
 	if (n->state == STATE_DEAD)
-		record = record_remake(
-		    machine, record, record->payload_length, text);
+		record_give_reason(machine, record, text);
 	if (n->state == STATE_RUNNING &&
 	    !record_lease(machine, record, text, n->request, n->lease_due_ms)) {
 		record_destroy(machine, record);
@@ -334,8 +334,7 @@ machine_undo(struct machine *machine, const struct machine_rows *rows)
 		if (record->state == STATE_NONE)
 			continue;
 		record_unplace(machine, record);
-		if (record->state == STATE_RUNNING)
-			record_release(machine, record);
+		record_release(machine, record);
 		record_destroy(machine, record);
 	}
 	while (whole && (changed = machine_changed(machine, changed)) != NULL) {

@@ -5,6 +5,11 @@
  * Adding bucket 2^k + i moves to it those entries of bucket i whose bit k is
  * set; removing it merges them back.
  *
+ * TREE. For the least of the numbers, a segment has words behind its buckets:
+ * one for the greatest hint of each TREE_FAN buckets, one for each TREE_FAN of
+ * those, and so on up to one for all. A bucket that changes costs at most
+ * TREE_FAN reads in each of these levels.
+ *
  * SCAN. Sorted by their hashes with the bits reversed, the entries of a bucket
  * are neighbours: the low bits that they share become a prefix. A cursor is a
  * position in this order. When a bucket is split or merged, its range is split
@@ -17,6 +22,12 @@
 /* Entries of a bucket, on average, when the table grows. It shrinks when there
  * is less than one. */
 #define LOAD 2
+#ifndef TREE_FAN
+#define TREE_FAN 64
+#endif
+/* Neighbours among so many numbers are in neighbouring buckets; where these
+ * begin depends on the seed, so that no choice of numbers fills one bucket. */
+#define ROUND 1024
 
 static uint64_t
 hash_mix(uint64_t hash, uint64_t word)
@@ -26,23 +37,33 @@ hash_mix(uint64_t hash, uint64_t word)
 }
 
 static uint64_t
-key_hash(const struct table *table, const void *key, size_t length)
+bytes_hash(uint64_t seed, const void *bytes, size_t length)
 {
-	const unsigned char *at = key;
-	uint64_t hash = hash_mix(table->seed, length);
+	const unsigned char *at = bytes;
+	uint64_t hash = hash_mix(seed, length);
 	uint64_t word;
 
 	for (; length >= sizeof(word); length -= sizeof(word)) {
 		memcpy(&word, at, sizeof(word));
-		if (table->numbers)
-			return word;
 		hash = hash_mix(hash, word);
 		at += sizeof(word);
 	}
 	word = 0;
 	memcpy(&word, at, length);
-	hash = hash_mix(hash_mix(hash, word), table->seed);
+	hash = hash_mix(hash_mix(hash, word), seed);
 	return hash ^ hash >> 32;
+}
+
+static uint64_t
+key_hash(const struct table *table, const void *key, size_t length)
+{
+	uint64_t number, round;
+
+	if (!table->numbers)
+		return bytes_hash(table->seed, key, length);
+	memcpy(&number, key, sizeof(number));
+	round = number / ROUND;
+	return bytes_hash(table->seed, &round, sizeof(round)) + number % ROUND;
 }
 
 static uint64_t
@@ -95,40 +116,122 @@ bucket_at(const struct table *table, size_t number)
 			       [number - ((size_t)TABLE_FIRST << segment)];
 }
 
-/* The one that a bucket was split from. */
-static struct bucket *
-bucket_before(const struct table *table, size_t number)
+static uint64_t *
+tree_of(const struct table *table, unsigned segment)
 {
-	return bucket_at(table, number - ((size_t)1 << log2_of(number)));
+	return (
+	    void *)&table->segments[segment][(size_t)TABLE_FIRST << segment];
 }
 
-struct bucket *
-table_bucket(const struct table *table, uint64_t hash)
+static uint64_t
+greater(uint64_t a, uint64_t b)
 {
-	return bucket_at(table, bucket_number(table, hash));
+	return a > b ? a : b;
+}
+
+/* The greatest hint of a chain of numbers. */
+static uint64_t
+greatest(const struct table *table, const struct node *node)
+{
+	uint64_t number, most = 0;
+	size_t length;
+
+	for (; node != NULL; node = node->chain) {
+		memcpy(&number, table->key(node, &length), sizeof(number));
+		most = greater(most, ~number);
+	}
+	return most;
+}
+
+/* A number was added or removed. */
+static void
+tree_update(const struct table *table, size_t number)
+{
+	struct bucket *bucket = bucket_at(table, number);
+	uint64_t most = greatest(table, bucket->first), before = bucket->hint;
+	size_t i, size, stride = sizeof(struct bucket) / sizeof(uint64_t);
+	uint64_t *words, *word, *below = &bucket->hint;
+
+	bucket->hint = most;
+	if (number < TABLE_FIRST)
+		return;
+	words = tree_of(table, segment_of(number));
+	size = (size_t)TABLE_FIRST << segment_of(number);
+	for (number -= size; size > 1; stride = 1) {
+		word = &words[number / TREE_FAN];
+		if (most < *word && before < *word)
+			return;
+		below -= number % TREE_FAN * stride;
+		number -= number % TREE_FAN;
+		for (i = 0; most < *word && i < TREE_FAN && number + i < size;
+		     i++)
+			most = greater(most, below[i * stride]);
+		before = *word;
+		*word = most;
+		below = word;
+		number /= TREE_FAN;
+		size = (size + TREE_FAN - 1) / TREE_FAN;
+		words += size;
+	}
+}
+
+uint64_t
+table_least(const struct table *table)
+{
+	const uint64_t *end;
+	uint64_t most = 0;
+	unsigned i;
+	size_t size;
+
+	for (i = 0; i < TABLE_FIRST; i++)
+		most = greater(most, table->first[i].hint);
+	for (i = 0; i < TABLE_SEGMENTS && table->segments[i] != NULL; i++) {
+		end = tree_of(table, i);
+		for (size = (size_t)TABLE_FIRST << i; size > 1; end += size)
+			size = (size + TREE_FAN - 1) / TREE_FAN;
+		most = greater(most, end[-1]);
+	}
+	return ~most;
 }
 
 static void
-bucket_add(const struct table *table, struct bucket *bucket, struct node *node,
-    uint64_t hash)
+bucket_add(struct table *table, size_t number, struct node *node, uint64_t hash)
 {
-	uint64_t bit = UINT64_C(1) << (hash >> 58);
+	struct bucket *bucket = bucket_at(table, number);
 
 	if (bucket->first == NULL)
-		bucket->hint = table->numbers ? hash : 0;
-	if (!table->numbers)
-		bucket->hint |= bit;
-	else if (hash < bucket->hint)
-		bucket->hint = hash;
+		bucket->hint = 0;
 	node->chain = bucket->first;
 	bucket->first = node;
+	if (table->numbers)
+		tree_update(table, number);
+	else
+		bucket->hint |= UINT64_C(1) << (hash >> 58);
+}
+
+/* Moves what is in it to where it belongs now. */
+static void
+bucket_spread(struct table *table, size_t number)
+{
+	struct node *next, *node = bucket_at(table, number)->first;
+	uint64_t hash;
+
+	bucket_at(table, number)->first = NULL;
+	if (table->numbers)
+		tree_update(table, number);
+	for (; node != NULL; node = next) {
+		next = node->chain;
+		hash = node_hash(table, node);
+		bucket_add(table, bucket_number(table, hash), node, hash);
+	}
 }
 
 struct node *
 table_find(const struct table *table, const void *key, size_t length)
 {
 	uint64_t hash = key_hash(table, key, length);
-	const struct bucket *bucket = table_bucket(table, hash);
+	const struct bucket *bucket =
+	    bucket_at(table, bucket_number(table, hash));
 	struct node *node = bucket->first;
 	const void *its_key;
 	size_t its_length;
@@ -147,46 +250,31 @@ static void
 table_grow(struct table *table)
 {
 	size_t added = table_buckets(table);
+	size_t words = table->numbers ? added / (TREE_FAN - 1) + 8 : 0;
 	struct bucket *segment;
-	struct node *node, *next;
-	uint64_t hash;
 
 	if ((added & (added - 1)) == 0) {
-		segment = memory.zeroed(added, sizeof(*segment));
+		segment = memory.zeroed(
+		    1, added * sizeof(*segment) + words * sizeof(uint64_t));
 		if (segment == NULL)
 			return;
 		table->segments[segment_of(added)] = segment;
 	}
-	node = bucket_before(table, added)->first;
-	bucket_before(table, added)->first = NULL;
 	table->grown++;
-	for (; node != NULL; node = next) {
-		next = node->chain;
-		hash = node_hash(table, node);
-		bucket_add(table, table_bucket(table, hash), node, hash);
-	}
+	bucket_spread(table, added - ((size_t)1 << log2_of(added)));
 }
 
 static void
 table_shrink(struct table *table)
 {
 	size_t last = table_buckets(table) - 1;
-	struct bucket *bucket = bucket_at(table, last);
-	struct node *node = bucket->first;
-	unsigned segment = segment_of(last);
-	struct node *next;
 
-	bucket->first = NULL;
 	table->grown--;
-	for (; node != NULL; node = next) {
-		next = node->chain;
-		bucket_add(table, bucket_before(table, last), node,
-		    node_hash(table, node));
-	}
+	bucket_spread(table, last);
 	if ((last & (last - 1)) != 0)
 		return;
-	memory.release(table->segments[segment]);
-	table->segments[segment] = NULL;
+	memory.release(table->segments[segment_of(last)]);
+	table->segments[segment_of(last)] = NULL;
 }
 
 void
@@ -194,20 +282,41 @@ table_insert(struct table *table, struct node *node)
 {
 	uint64_t hash = node_hash(table, node);
 
-	bucket_add(table, table_bucket(table, hash), node, hash);
+	bucket_add(table, bucket_number(table, hash), node, hash);
 	if (++table->count > LOAD * table_buckets(table))
 		table_grow(table);
+}
+
+/* What points to an entry, and the number of its bucket. */
+static struct node **
+node_place(struct table *table, const struct node *node, size_t *number)
+{
+	struct node **place;
+
+	*number = bucket_number(table, node_hash(table, node));
+	place = &bucket_at(table, *number)->first;
+	while (*place != node)
+		place = &(*place)->chain;
+	return place;
+}
+
+void
+table_replace(struct table *table, struct node *node, struct node *by)
+{
+	size_t number;
+
+	by->chain = node->chain;
+	*node_place(table, node, &number) = by;
 }
 
 void
 table_remove(struct table *table, struct node *node)
 {
-	struct node **place =
-	    &table_bucket(table, node_hash(table, node))->first;
+	size_t number;
 
-	while (*place != node)
-		place = &(*place)->chain;
-	*place = node->chain;
+	*node_place(table, node, &number) = node->chain;
+	if (table->numbers)
+		tree_update(table, number);
 	table->count--;
 	if (table->grown > 0 && table_buckets(table) > table->count)
 		table_shrink(table);
@@ -236,10 +345,12 @@ table_clear(struct table *table, void (*release)(struct node *node))
 size_t
 table_memory(const struct table *table)
 {
-	/* Up to the end of the segment of the last bucket. */
-	size_t end = (size_t)2 << log2_of(table_buckets(table) - 1);
+	size_t bytes = 0;
+	unsigned i;
 
-	return (end - TABLE_FIRST) * sizeof(struct bucket);
+	for (i = 0; i < TABLE_SEGMENTS && table->segments[i] != NULL; i++)
+		bytes += memory.size(table->segments[i]);
+	return bytes;
 }
 
 static uint64_t

@@ -74,10 +74,10 @@ struct node {
 
 struct bucket {
 	struct node *first;
-	/* With numbers for keys: no entry has a lower hash. Otherwise a bit
-	 * for each entry, by the highest bits of its hash: an id that is new
-	 * is mostly not looked for in the entries. After a removal it may be
-	 * too low, or have too many bits. Only valid if there is an entry. */
+	/* With numbers for keys: the complement of the least one, or 0 if there
+	 * is none. Otherwise a bit for each entry, by the highest bits of its
+	 * hash, so that an id that is new is mostly not looked for in the
+	 * entries; after a removal it may have too many bits. */
 	uint64_t hint;
 };
 
@@ -85,7 +85,7 @@ struct table {
 	/* The key of an entry. */
 	const void *(*key)(const struct node *node, size_t *length);
 	uint64_t seed; /* of the hash */
-	bool numbers; /* keys are uint64_t, and their own hashes */
+	bool numbers; /* keys are uint64_t: see TREE in table.c */
 	size_t grown; /* buckets beyond the first */
 	size_t count; /* entries */
 	struct bucket first[TABLE_FIRST];
@@ -96,12 +96,14 @@ struct node *table_find(
     const struct table *table, const void *key, size_t length);
 void table_insert(struct table *table, struct node *node);
 void table_remove(struct table *table, struct node *node);
+/* Puts a node into the place of another one with the same key. */
+void table_replace(struct table *table, struct node *node, struct node *by);
+/* The least of the numbers; UINT64_MAX: there is none. */
+uint64_t table_least(const struct table *table);
 /* Makes it empty. Passes each entry to release, if that is not NULL. */
 void table_clear(struct table *table, void (*release)(struct node *node));
 /* Bytes beside the struct and the entries. */
 size_t table_memory(const struct table *table);
-/* Where entries of this hash are. */
-struct bucket *table_bucket(const struct table *table, uint64_t hash);
 
 /*
  * Visits the entries of one bucket and returns the cursor of the next one; 0:

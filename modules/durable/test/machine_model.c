@@ -268,49 +268,13 @@ model_time_came(struct task *task)
 	}
 }
 
-/* Times at which there is something. */
-static uint64_t
-model_groups(enum place place)
-{
-	uint64_t count = 0;
-	size_t i, j;
-
-	for (i = 0; i < TASKS; i++) {
-		if (!model_in(&model.task[i], place))
-			continue;
-		for (j = 0; j < i; j++) {
-			if (model_in(&model.task[j], place) &&
-			    model.task[j].time_ms == model.task[i].time_ms)
-				break;
-		}
-		count += j == i;
-	}
-	return count;
-}
-
-/* As wheel_turn counts work. */
 static uint64_t
 model_turn(enum place place, uint64_t until_ms, uint64_t work)
 {
-	uint64_t before = TIME_NEVER;
-	uint64_t tick, slots;
 	struct task *task;
 
-	while (work > 0 && (task = model_first(place, until_ms)) != NULL) {
-		tick = task->time_ms;
-		slots = model_groups(place);
-		if (before == TIME_NEVER)
-			slots = 0;
-		else if (tick - before < slots)
-			slots = tick - before;
-		slots /= SLOTS_OF_WORK;
-		work -= slots < work ? slots : work - 1;
-		for (; work > 0 && task != NULL; work--) {
-			model_time_came(task);
-			task = model_first(place, tick);
-		}
-		before = tick;
-	}
+	for (; work > 0 && (task = model_first(place, until_ms)); work--)
+		model_time_came(task);
 	return work;
 }
 
@@ -1118,24 +1082,12 @@ step_scan(void)
 	}
 }
 
-/* What the machine says of its next event is not later than the next due time
- * of the model. */
-static void
-compare_wait(void)
+static uint64_t
+model_next(enum place place)
 {
-	uint64_t wait_ms = machine_wait_ms(machine, machine->time);
-	size_t i;
+	const struct task *task = model_first(place, UINT64_MAX);
 
-	for (i = 0; i < TASKS; i++) {
-		const struct task *task = &model.task[i];
-
-		if (model_in(task, WHEEL))
-			CHECK(wait_ms == 0 ||
-			    task->time_ms >= model.time.now_ms + wait_ms);
-		else if (model_in(task, LEASES))
-			CHECK(wait_ms == 0 ||
-			    task->time_ms >= model.time.steady_ms + wait_ms);
-	}
+	return task != NULL ? task->time_ms : TIME_NEVER;
 }
 
 static void
@@ -1156,10 +1108,8 @@ step_time(void)
 static bool
 is_advanced(const struct machine *of)
 {
-	return (of->wheel.groups.count == 0 ||
-		   of->wheel.next > of->time.now_ms) &&
-	    (of->leases.groups.count == 0 ||
-		of->leases.next > of->time.steady_ms);
+	return of->wheel.next > of->time.now_ms &&
+	    of->leases.next > of->time.steady_ms;
 }
 
 /* Words that are no command of the kind. */
@@ -1220,7 +1170,8 @@ step(void)
 		run(replica, command, &words, now, &ignored);
 	CHECK(machine_digest(machine) == machine_digest(replica));
 	compare_stats();
-	compare_wait();
+	CHECK(machine->wheel.next == model_next(WHEEL));
+	CHECK(machine->leases.next == model_next(LEASES));
 }
 
 static void
