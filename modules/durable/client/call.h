@@ -13,9 +13,9 @@ struct durable_word {
 	size_t length;
 };
 
-/* Sends words[0], as "HWT.LIST", the key of the queue, and the other words. On
- * an error *reply is NULL, or an error reply by which the result was chosen.
- * The caller frees it. */
+/* Sends words[0], as "HWT.LIST" with a 0 at its end, the key of the queue, and
+ * the other words. On an error *reply is NULL, or an error reply by which the
+ * result was chosen. The caller frees it. */
 int durable_call(struct hwt_durable *durable, const char *queue,
     const struct durable_word *words, size_t count, redisReply **reply);
 /* Sends a command without a key to each server that has queues, one after the

@@ -17,7 +17,7 @@
  *
  *   edge      from -> to                       ordered by
  *   request   a caller -> loop                 hwt_mailbox_post
- *   result    loop -> that caller              the waiter's lock
+ *   result    loop -> that caller              the waiter's semaphore
  *   kick      a worker's threads -> loop       hwt_mailbox_post
  *   attempts  loop <-> a worker's threads      the worker's lock
  *   late      timer's worker -> loop           the mailbox as executor
@@ -49,9 +49,10 @@ struct node;
 #define SERVERS_MAX 16
 #define PLACES_MAX 256 /* requests that are sent together */
 
-/* "HOST:PORT" or "unix:PATH"; "": it is not known. */
+/* "": it is not known. */
 struct address {
-	char text[272];
+	char host[256]; /* if there is no port, the path of a socket */
+	int port;
 };
 
 struct servers {
@@ -67,17 +68,15 @@ struct servers {
 };
 
 /* What an error reply means. */
-struct verdict {
+struct meaning {
+	const char *word; /* which it begins with */
 	enum {
 		ACTION_NONE, /* the reply is the result; error says why */
-		ACTION_AGAIN, /* transient; error is for when it lasts */
-		ACTION_ELSEWHERE, /* and another node may be the master now */
-		ACTION_MOVED, /* slot is at address from now on */
-		ACTION_ASK /* this once, ask address */
+		ACTION_AGAIN, /* perhaps of another; error is for when it lasts */
+		ACTION_MOVED, /* its slot is elsewhere from now on */
+		ACTION_ASK /* this once, another node is to be asked */
 	} action;
 	int error; /* -errno; 0: it is no error reply */
-	unsigned slot;
-	struct address address;
 };
 
 /* A command. */
@@ -94,10 +93,11 @@ struct request {
 	unsigned char *results; /* room for one of each task */
 	unsigned slot;
 	bool writes; /* replicas must have it: options.replicas */
-	bool once; /* it is not kept while its node is away */
 	bool finds; /* the answer says where others go: nodes_take */
 	uint64_t timeout_ns; /* 0: that of the options */
-	struct node *node; /* NULL: who has the slot */
+	/* NULL: who has the slot. Otherwise it does not wait for a node that is
+	 * away. */
+	struct node *node;
 	struct connection *own; /* NULL: that of the node */
 	void (*done)(struct request *request); /* on the loop */
 	void *ctx;
@@ -112,7 +112,7 @@ struct request {
 	hwt_timeout timeout;
 	struct request *next; /* in the queue, or in those that have ended */
 	struct connection *connection;
-	struct node *asked; /* for once */
+	struct node *asked; /* this once */
 	bool asking; /* ASKING is sent before it */
 	bool alone; /* it was refused together with others */
 };
@@ -147,8 +147,8 @@ struct connection {
 	bool writing; /* epoll says when there is room */
 	/* Replies that are to come, before or behind those of requests. */
 	bool auth, role, wait;
-	bool stale; /* another server may be the master */
-	bool waited, certain; /* the replicas have the message */
+	bool stale; /* it cannot serve now; another may be the master */
+	bool certain; /* the replicas have the message */
 	uint64_t heard_ns; /* when it last answered, or was asked first */
 
 	struct request *first, **last; /* the queue */
@@ -157,7 +157,6 @@ struct connection {
 
 	hwt_timeout timer; /* the end of a pause, or the limit of opening */
 	bool paused;
-	uint64_t pause_ns;
 };
 
 /* A server that has queues: one; or each master of a cluster that was heard of,
@@ -240,7 +239,7 @@ void request_begin(struct request *request, const struct hwt_durable *durable,
     const char *command, const char *queue);
 void request_word(struct request *request, const void *bytes, size_t length);
 void request_text(struct request *request, const char *text);
-void request_number(struct request *request, uint64_t number);
+void request_number(struct request *request, int64_t number);
 void request_free(struct request *request);
 /* On the loop: it is started; it has an answer, which may ask for another
  * attempt; it has its result. */
@@ -265,19 +264,17 @@ bool connection_pause(struct connection *connection);
 bool connection_forget(
     struct connection *connection, const struct request *request);
 
-/* route.c. from: who says so, of whom an empty host stands for its own. */
+/* route.c */
 bool servers_read(struct servers *servers, const char *text);
-struct verdict reply_judge(const redisReply *reply, const struct address *from);
-/* How many replicas an answer to ROLE names; -1: it is not a master's. */
-int reply_replicas(const redisReply *reply);
+const struct meaning *reply_judge(const redisReply *reply);
 int nodes_create(struct hwt_durable *durable); /* -ENOMEM */
 void nodes_destroy(void *durable); /* it ends the loop */
 /* Of an answer of a Sentinel, or to CLUSTER SLOTS. False: it is none. */
 bool nodes_take(struct request *request, const redisReply *reply);
 /* The connection that leads to the node of a request. */
 struct connection *node_route(struct request *request);
-/* Takes note of MOVED and ASK. */
-void node_redirect(struct request *request, const struct verdict *verdict);
+/* Takes note of MOVED or ASK. False: it names no node. */
+bool node_redirect(struct request *request, const char *text, bool asking);
 /* Its server was lost, or is no master: asks others. */
 void node_lost(struct connection *connection);
 /* False: a Sentinel is asked where it is. */

@@ -37,8 +37,7 @@
 #define ELEMENTS_MAX (1 << 20)
 #define DEPTH_MAX 7 /* of arrays in arrays */
 #define BYTES_MAX ((size_t)32 << 20) /* of a message, and of a command */
-#define PAUSE_STEP_NS (10 * MS_NS)
-#define PAUSE_MOST_NS (100 * MS_NS)
+#define PAUSE_NS (50 * MS_NS)
 #define FALL_NS HWT_SEC(10)
 
 static void message_end(struct connection *connection, int error);
@@ -140,7 +139,7 @@ connection_refuse(struct connection *connection, int error)
 	passes = passes && connection_pause(connection);
 	while (*at != NULL) {
 		(*at)->error = error;
-		if (passes && !(*at)->once)
+		if (passes && (*at)->node == NULL)
 			at = &(*at)->next;
 		else
 			request_end(queue_remove(connection, at), error, NULL);
@@ -224,9 +223,7 @@ connection_pause(struct connection *connection)
 {
 	if (connection->paused || connection->state == CONNECTION_GREETING)
 		return true;
-	if (connection->pause_ns < PAUSE_MOST_NS)
-		connection->pause_ns += PAUSE_STEP_NS;
-	connection->paused = timer_start(connection, connection->pause_ns) == 0;
+	connection->paused = timer_start(connection, PAUSE_NS) == 0;
 	return connection->paused;
 }
 
@@ -261,8 +258,7 @@ array_create(const redisReadTask *task, element_count elements)
 static redisContext *
 context_create(const struct connection *connection)
 {
-	struct address address = connection->node->address;
-	char *host = address.text, *colon = strrchr(host, ':');
+	const struct address *address = &connection->node->address;
 	redisContext *context;
 	int fd, error;
 
@@ -280,14 +276,9 @@ context_create(const struct connection *connection)
 			context->flags &= ~REDIS_BLOCK;
 		return context;
 	}
-	if (strncmp(host, "unix:", 5) == 0)
-		return redisConnectUnixNonBlock(host + 5);
-	*colon = '\0';
-	if (host[0] == '[') {
-		host++;
-		colon[-1] = '\0';
-	}
-	return redisConnectNonBlock(host, (int)strtol(colon + 1, NULL, 10));
+	return address->port == 0
+	    ? redisConnectUnixNonBlock(address->host)
+	    : redisConnectNonBlock(address->host, address->port);
 }
 
 /* What waits to be sent when it is closed is thrown away: nobody is to execute
@@ -364,6 +355,18 @@ connection_write(struct connection *connection)
  * Replicas.
  */
 
+/* How many an answer to ROLE names; -1: it is not a master's. */
+static int
+read_replicas(const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
+	    reply->element[0]->type != REDIS_REPLY_STRING ||
+	    strcmp(reply->element[0]->str, "master") != 0 ||
+	    reply->element[2]->type != REDIS_REPLY_ARRAY)
+		return -1;
+	return (int)reply->element[2]->elements;
+}
+
 static void
 replicas_note(struct connection *connection, const redisReply *reply)
 {
@@ -371,12 +374,12 @@ replicas_note(struct connection *connection, const redisReply *reply)
 	int wanted = connection->durable->replicas_wanted;
 	uint64_t now_ns = durable_now_ns(connection->durable);
 
-	node->replicas = reply_replicas(reply);
+	node->replicas = read_replicas(reply);
 	if (node->replicas == wanted)
 		node->reached = true;
 	if (node->replicas < wanted && node->reached)
 		node->fell_ns = now_ns;
-	connection->certain = connection->waited && node->replicas == wanted &&
+	connection->certain &= node->replicas == wanted &&
 	    (node->fell_ns == 0 || now_ns - node->fell_ns >= FALL_NS);
 }
 
@@ -387,7 +390,7 @@ greeting_reply(struct connection *connection, redisReply *reply)
 {
 	const struct node *node = connection->node;
 	const struct node *sentinel = connection->durable->finder.sentinel;
-	int error = reply_judge(reply, &node->address).error;
+	int error = reply_judge(reply)->error;
 
 	if (connection->auth) {
 		connection->auth = false;
@@ -616,8 +619,6 @@ message_end(struct connection *connection, int error)
 		command_end(connection, first, end, error);
 	}
 	connection->sent = connection->answered = 0;
-	if (error == 0 && !connection->paused)
-		connection->pause_ns = 0;
 	if (connection->stale)
 		connection_refuse(connection, -EAGAIN);
 }
@@ -638,7 +639,7 @@ connection_reply(struct connection *connection, redisReply *reply)
 		place->asking = false;
 	} else if (connection->wait) {
 		connection->wait = false;
-		connection->waited = reply->type == REDIS_REPLY_INTEGER &&
+		connection->certain = reply->type == REDIS_REPLY_INTEGER &&
 		    reply->integer >= connection->durable->replicas_wanted;
 	} else if (connection->role) {
 		connection->role = false;

@@ -8,11 +8,12 @@
  * command.
  *
  * A caller waits in a structure on its stack. The loop's last access to it is
- * an unlock that the caller's return from its wait follows.
+ * the post of the semaphore.
  */
 #include "modules/durable/client/client.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -22,9 +23,7 @@
 struct waiter {
 	struct hwt_post post; /* first */
 	struct hwt_durable *durable;
-	pthread_mutex_t lock;
-	pthread_cond_t end;
-	bool over; /* with the lock */
+	sem_t end;
 	/* Requests, of which so many are left; or a function. */
 	struct request *requests;
 	size_t left;
@@ -33,41 +32,28 @@ struct waiter {
 };
 
 static void
-waiter_end(struct waiter *waiter)
-{
-	(void)pthread_mutex_lock(&waiter->lock);
-	waiter->over = true;
-	(void)pthread_cond_signal(&waiter->end);
-	(void)pthread_mutex_unlock(&waiter->lock);
-}
-
-static void
 posted(struct hwt_post *post)
 {
 	struct waiter *waiter = (struct waiter *)post;
-	size_t i;
+	size_t i, count = waiter->left;
 
-	for (i = 0; i < waiter->left; i++)
+	for (i = 0; i < count; i++)
 		request_start(waiter->durable, &waiter->requests[i]);
-	if (waiter->function != NULL)
+	if (waiter->function != NULL) {
 		waiter->function(waiter->arg);
-	if (waiter->left == 0)
-		waiter_end(waiter);
+		(void)sem_post(&waiter->end);
+	}
 }
 
 static void
 waiter_wait(struct waiter *waiter, struct hwt_durable *durable)
 {
 	waiter->durable = durable;
-	(void)pthread_mutex_init(&waiter->lock, NULL);
-	(void)pthread_cond_init(&waiter->end, NULL);
+	(void)sem_init(&waiter->end, 0, 0);
 	(void)hwt_mailbox_post(durable->mailbox, &waiter->post, posted);
-	(void)pthread_mutex_lock(&waiter->lock);
-	while (!waiter->over)
-		(void)pthread_cond_wait(&waiter->end, &waiter->lock);
-	(void)pthread_mutex_unlock(&waiter->lock);
-	(void)pthread_mutex_destroy(&waiter->lock);
-	(void)pthread_cond_destroy(&waiter->end);
+	while (sem_wait(&waiter->end) != 0)
+		;
+	(void)sem_destroy(&waiter->end);
 }
 
 void
@@ -84,7 +70,7 @@ request_done(struct request *request)
 	struct waiter *waiter = request->ctx;
 
 	if (--waiter->left == 0)
-		waiter_end(waiter);
+		(void)sem_post(&waiter->end);
 }
 
 void

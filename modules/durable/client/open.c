@@ -59,20 +59,16 @@ int
 durable_call(struct hwt_durable *durable, const char *queue,
     const struct durable_word *words, size_t count, redisReply **reply)
 {
-	char command[32];
 	struct request request;
 	size_t i;
 	int error;
 
 	*reply = NULL;
+	if (durable == NULL || !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
+		return -EINVAL;
 	if (!durable_is_own(durable))
 		return -EOWNERDEAD;
-	if (count == 0 || words[0].length >= sizeof(command) ||
-	    !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
-		return -EINVAL;
-	memcpy(command, words[0].bytes, words[0].length);
-	command[words[0].length] = '\0';
-	request_begin(&request, durable, command, queue);
+	request_begin(&request, durable, words[0].bytes, queue);
 	for (i = 1; i < count; i++)
 		request_word(&request, words[i].bytes, words[i].length);
 	requests_run(durable, &request, 1);
@@ -83,7 +79,7 @@ durable_call(struct hwt_durable *durable, const char *queue,
 	return error;
 }
 
-/* The nodes that have slots, or the one. */
+/* The nodes that have slots; of others than a cluster, the one. */
 struct masters {
 	struct hwt_durable *durable;
 	struct node *node[NODES_MAX];
@@ -96,8 +92,6 @@ list_masters(void *arg)
 	struct hwt_durable *durable = masters->durable;
 	unsigned slot, index;
 
-	if (durable->servers.kind != SERVER_CLUSTER)
-		masters->node[0] = durable->node[0];
 	for (slot = 0; slot < SLOTS; slot++) {
 		index = durable->node_of[slot];
 		if (index > 0)
@@ -110,9 +104,7 @@ call_node(struct hwt_durable *durable, struct node *node,
     const struct durable_word *words, size_t count,
     int (*visit)(void *ctx, const redisReply *reply), void *ctx)
 {
-	struct request request = {.node = node,
-	    .once = durable->servers.kind == SERVER_CLUSTER,
-	    .finds = visit == NULL};
+	struct request request = {.node = node, .finds = visit == NULL};
 	size_t i;
 	int error;
 
@@ -131,14 +123,16 @@ durable_call_each(struct hwt_durable *durable, const struct durable_word *words,
     size_t count, int (*visit)(void *ctx, const redisReply *reply), void *ctx)
 {
 	struct masters masters = {.durable = durable};
+	bool cluster = durable->servers.kind == SERVER_CLUSTER;
 	unsigned i;
 	int error = 0;
 
 	if (!durable_is_own(durable))
 		return -EOWNERDEAD;
-	loop_call(durable, list_masters, &masters);
-	for (i = 0; i < NODES_MAX && error == 0; i++) {
-		if (masters.node[i] == NULL)
+	if (cluster)
+		loop_call(durable, list_masters, &masters);
+	for (i = 0; i < (cluster ? NODES_MAX : 1) && error == 0; i++) {
+		if (cluster && masters.node[i] == NULL)
 			continue;
 		do
 			error = call_node(

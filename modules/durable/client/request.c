@@ -52,11 +52,11 @@ request_text(struct request *request, const char *text)
 }
 
 void
-request_number(struct request *request, uint64_t number)
+request_number(struct request *request, int64_t number)
 {
 	char text[24];
 
-	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+	(void)snprintf(text, sizeof(text), "%lld", (long long)number);
 	request_text(request, text);
 }
 
@@ -82,7 +82,9 @@ request_begin(struct request *request, const struct hwt_durable *durable,
 	char key[HWT_DURABLE_SPACE_MAX + HWT_DURABLE_QUEUE_MAX + 4] = "{";
 	size_t length;
 
-	*request = (struct request){.done = NULL};
+	*request = (struct request){.writes = strcmp(command, "HWT.ADD") == 0 ||
+		strcmp(command, "HWT.CANCEL") == 0 ||
+		strcmp(command, "HWT.RESCHEDULE") == 0};
 	(void)strcat(strcat(strcat(key, durable->space), ":"), queue);
 	length = strlen(key);
 	request->slot = slot_of(key + 1, length - 1);
@@ -154,21 +156,22 @@ void
 request_answer(struct request *request, redisReply *reply)
 {
 	struct connection *connection = request->connection;
-	struct verdict verdict = reply_judge(reply, &connection->node->address);
+	const struct meaning *meaning = reply_judge(reply);
+	int action = meaning->action, error = meaning->error;
 
-	if (verdict.action == ACTION_NONE) {
-		if (verdict.error == 0 && request->finds &&
-		    !nodes_take(request, reply))
-			verdict.error = -EPROTO;
-		request_end(request, verdict.error, reply);
+	if ((action == ACTION_MOVED || action == ACTION_ASK) &&
+	    !node_redirect(request, reply->str, action == ACTION_ASK)) {
+		action = ACTION_NONE;
+		error = -EPROTO;
+	}
+	if (action == ACTION_NONE) {
+		if (error == 0 && request->finds && !nodes_take(request, reply))
+			error = -EPROTO;
+		request_end(request, error, reply);
 		return;
 	}
 	freeReplyObject(reply);
-	request->error = verdict.error;
-	if (verdict.action == ACTION_MOVED || verdict.action == ACTION_ASK)
-		node_redirect(request, &verdict);
-	connection->stale |= verdict.action == ACTION_ELSEWHERE;
-	if (verdict.action == ACTION_AGAIN)
-		(void)connection_pause(connection);
+	request->error = error;
+	connection->stale |= action == ACTION_AGAIN;
 	connection_queue(node_route(request), request);
 }

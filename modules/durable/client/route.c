@@ -25,8 +25,8 @@ begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* A host, of which so many bytes count, and a port. The host of an address in
- * IPv6 has colons itself. */
+/* A host, of which so many bytes count, and a port. One of IPv6 may stand in
+ * brackets. */
 static bool
 set_address(
     struct address *address, const char *host, size_t length, const char *port)
@@ -34,36 +34,38 @@ set_address(
 	char *end;
 	unsigned long number = strtoul(port, &end, 10);
 
-	if (length == 0 || length > 255 || port[0] < '0' || port[0] > '9' ||
-	    *end != '\0' || number < 1 || number > UINT16_MAX)
+	if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
+		host++;
+		length -= 2;
+	}
+	if (length == 0 || length >= sizeof(address->host) || port[0] < '0' ||
+	    port[0] > '9' || *end != '\0' || number < 1 || number > UINT16_MAX)
 		return false;
-	(void)snprintf(address->text, sizeof(address->text), "%.*s:%lu",
-	    (int)length, host, number);
+	memcpy(address->host, host, length);
+	address->host[length] = '\0';
+	address->port = (int)number;
 	return true;
 }
 
-static size_t
-host_length(const char *text)
+/* HOST:PORT. Without a host, that of from, if it is not NULL. */
+static bool
+read_address(
+    struct address *address, const char *text, const struct address *from)
 {
 	const char *colon = strrchr(text, ':');
 
-	return colon != NULL ? (size_t)(colon - text) : 0;
-}
-
-static bool
-read_address(struct address *address, const char *text)
-{
-	size_t length = host_length(text);
-
-	return set_address(
-	    address, text, length, length > 0 ? text + length + 1 : "");
+	if (colon == NULL)
+		return false;
+	return colon == text && from != NULL
+	    ? set_address(address, from->host, strlen(from->host), colon + 1)
+	    : set_address(address, text, (size_t)(colon - text), colon + 1);
 }
 
 /* Between commas; the last one is the name of a Sentinel's master. */
 static bool
 read_list(struct servers *servers, const char *text)
 {
-	char item[sizeof(struct address)];
+	char item[sizeof(servers->address[0].host) + 8];
 	size_t length;
 
 	for (;; text += length + 1) {
@@ -76,7 +78,8 @@ read_list(struct servers *servers, const char *text)
 			return false;
 		memcpy(item, text, length);
 		item[length] = '\0';
-		if (!read_address(&servers->address[servers->count++], item))
+		if (!read_address(
+			&servers->address[servers->count++], item, NULL))
 			return false;
 		if (text[length] == '\0')
 			return servers->count == 1 ||
@@ -92,8 +95,7 @@ servers_read(struct servers *servers, const char *text)
 	rest = rest != NULL ? rest + 1 : "";
 	if (begins(text, "unix:")) {
 		servers->count = 1;
-		(void)snprintf(servers->address[0].text,
-		    sizeof(servers->address[0].text), "%s", text);
+		(void)strncpy(servers->address[0].host, rest, 108);
 		/* As sun_path. */
 		return rest[0] != '\0' && strlen(rest) < 108;
 	}
@@ -117,6 +119,7 @@ reply_address(struct address *address, const redisReply *reply,
     const struct address *from)
 {
 	const redisReply *host, *port;
+	const char *name = from->host;
 	char number[24];
 
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
@@ -124,28 +127,14 @@ reply_address(struct address *address, const redisReply *reply,
 	host = reply->element[0];
 	port = reply->element[1];
 	(void)snprintf(number, sizeof(number), "%lld", port->integer);
-	return host->type == REDIS_REPLY_STRING && host->len > 0 &&
-		host->str[0] != '?'
-	    ? set_address(address, host->str, strlen(host->str),
-		  port->type == REDIS_REPLY_STRING ? port->str : number)
-	    : set_address(address, from->text, host_length(from->text), number);
+	if (host->type == REDIS_REPLY_STRING && host->len > 0 &&
+	    host->str[0] != '?')
+		name = host->str;
+	return set_address(address, name, strlen(name),
+	    port->type == REDIS_REPLY_STRING ? port->str : number);
 }
 
-int
-reply_replicas(const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
-	    reply->element[0]->type != REDIS_REPLY_STRING ||
-	    strcmp(reply->element[0]->str, "master") != 0 ||
-	    reply->element[2]->type != REDIS_REPLY_ARRAY)
-		return -1;
-	return (int)reply->element[2]->elements;
-}
-
-static const struct meaning {
-	const char *word; /* which the reply begins with */
-	int action, error;
-} meanings[] = {
+static const struct meaning meanings[] = {
     {"ARG ", ACTION_NONE, -EINVAL},
     {"DURABILITY ", ACTION_NONE, -EOPNOTSUPP},
     {"PAUSED ", ACTION_NONE, -EAGAIN},
@@ -157,10 +146,10 @@ static const struct meaning {
     {"TRYAGAIN ", ACTION_AGAIN, -EAGAIN},
     {"NOREPLICAS ", ACTION_AGAIN, -EAGAIN},
     {"ERR max number of clients", ACTION_AGAIN, -EAGAIN},
-    {"UNBLOCKED ", ACTION_ELSEWHERE, -EAGAIN},
-    {"CLUSTERDOWN ", ACTION_ELSEWHERE, -EAGAIN},
-    {"MASTERDOWN ", ACTION_ELSEWHERE, -EAGAIN},
-    {"READONLY ", ACTION_ELSEWHERE, -EAGAIN},
+    {"UNBLOCKED ", ACTION_AGAIN, -EAGAIN},
+    {"CLUSTERDOWN ", ACTION_AGAIN, -EAGAIN},
+    {"MASTERDOWN ", ACTION_AGAIN, -EAGAIN},
+    {"READONLY ", ACTION_AGAIN, -EAGAIN},
     {"MOVED ", ACTION_MOVED, -EAGAIN},
     {"ASK ", ACTION_ASK, -EAGAIN},
     {"NOAUTH ", ACTION_NONE, -EACCES},
@@ -171,40 +160,17 @@ static const struct meaning {
     {"", ACTION_NONE, -EPROTO},
 };
 
-/* MOVED 3999 127.0.0.1:6381; without a host, that of from. */
-static bool
-read_redirect(
-    struct verdict *verdict, const char *text, const struct address *from)
+const struct meaning *
+reply_judge(const redisReply *reply)
 {
-	char *rest;
-	unsigned long slot = strtoul(text, &rest, 10);
-
-	verdict->slot = (unsigned)slot;
-	if (rest == text || slot >= SLOTS || rest[0] != ' ')
-		return false;
-	return rest[1] == ':' ? set_address(&verdict->address, from->text,
-				    host_length(from->text), rest + 2)
-			      : read_address(&verdict->address, rest + 1);
-}
-
-struct verdict
-reply_judge(const redisReply *reply, const struct address *from)
-{
-	struct verdict verdict = {.action = ACTION_NONE};
+	static const struct meaning no_error = {"", ACTION_NONE, 0};
 	const struct meaning *meaning = meanings;
 
 	if (reply->type != REDIS_REPLY_ERROR)
-		return verdict;
+		return &no_error;
 	while (!begins(reply->str, meaning->word))
 		meaning++;
-	verdict.action = meaning->action;
-	verdict.error = meaning->error;
-	if ((verdict.action == ACTION_MOVED || verdict.action == ACTION_ASK) &&
-	    !read_redirect(&verdict, strchr(reply->str, ' ') + 1, from)) {
-		verdict.action = ACTION_NONE;
-		verdict.error = -EPROTO;
-	}
-	return verdict;
+	return meaning;
 }
 
 /*
@@ -233,7 +199,8 @@ node_at(struct hwt_durable *durable, const struct address *address)
 	unsigned i;
 
 	for (i = 0; i < durable->nodes; i++) {
-		if (strcmp(durable->node[i]->address.text, address->text) == 0)
+		if (durable->node[i]->address.port == address->port &&
+		    strcmp(durable->node[i]->address.host, address->host) == 0)
 			return (uint16_t)(i + 1);
 	}
 	node = i < NODES_MAX ? node_create(durable, address) : NULL;
@@ -264,18 +231,28 @@ node_route(struct request *request)
 	return own;
 }
 
-void
-node_redirect(struct request *request, const struct verdict *verdict)
+/* MOVED 3999 127.0.0.1:6381; without a host, that of who says so. */
+bool
+node_redirect(struct request *request, const char *text, bool asking)
 {
 	struct hwt_durable *durable = request->durable;
-	uint16_t index = node_at(durable, &verdict->address);
+	struct address address;
+	char *rest;
+	unsigned long slot = strtoul(strchr(text, ' ') + 1, &rest, 10);
+	uint16_t index;
 
+	if (slot >= SLOTS || rest[0] != ' ' ||
+	    !read_address(
+		&address, rest + 1, &request->connection->node->address))
+		return false;
+	index = node_at(durable, &address);
 	if (index == 0)
-		return;
+		return true;
 	request->asked = durable->node[index - 1];
-	request->asking = verdict->action == ACTION_ASK;
-	if (!request->asking && durable->servers.kind == SERVER_CLUSTER)
-		durable->node_of[verdict->slot] = index;
+	request->asking = asking;
+	if (!asking && durable->servers.kind == SERVER_CLUSTER)
+		durable->node_of[slot] = index;
+	return true;
 }
 
 /*
@@ -287,7 +264,7 @@ static bool
 take_slots(struct hwt_durable *durable, const redisReply *reply,
     const struct address *from)
 {
-	struct address address = {""};
+	struct address address;
 	redisReply *const *field;
 	uint16_t index;
 	long long slot;
@@ -366,7 +343,7 @@ finder_start(struct hwt_durable *durable)
 bool
 node_is_known(struct connection *connection)
 {
-	if (connection->node->address.text[0] != '\0' ||
+	if (connection->node->address.host[0] != '\0' ||
 	    connection->durable->servers.kind != SERVER_SENTINEL)
 		return true;
 	finder_start(connection->durable);
@@ -379,7 +356,7 @@ node_lost(struct connection *connection)
 	const struct servers *servers = &connection->durable->servers;
 
 	if (servers->kind == SERVER_SENTINEL)
-		connection->node->address.text[0] = '\0';
+		connection->node->address.host[0] = '\0';
 	else if (servers->kind == SERVER_CLUSTER)
 		finder_start(connection->durable);
 }
@@ -397,7 +374,7 @@ nodes_create(struct hwt_durable *durable)
 	unsigned i, count = servers->count;
 
 	request->done = finder_done;
-	request->once = request->finds = true;
+	request->finds = true;
 	request->timeout_ns = durable->timeout_ns / 4;
 	if (servers->kind == SERVER_SENTINEL) {
 		count = 0;
@@ -415,7 +392,7 @@ nodes_create(struct hwt_durable *durable)
 		if (node_at(durable, &servers->address[i]) == 0)
 			return -ENOMEM;
 	}
-	if (count == 0 && node_at(durable, &(struct address){""}) == 0)
+	if (count == 0 && node_at(durable, &(struct address){.port = 0}) == 0)
 		return -ENOMEM;
 	if (count > 0)
 		servers->count = durable->nodes; /* some may be there twice */

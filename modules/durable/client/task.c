@@ -9,6 +9,7 @@
 #include "modules/durable/client/client.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -110,7 +111,6 @@ add_begin(struct request *request, const struct hwt_durable *durable,
     const struct hwt_durable_task *task)
 {
 	request_begin(request, durable, "HWT.ADD", task->queue);
-	request->writes = true;
 	add_option(request, "ATTEMPTS", task->max_attempts * MS_NS);
 	if (task->retry_most_ns != 0) {
 		request_text(request, "RETRY");
@@ -233,49 +233,24 @@ hwt_durable_add(struct hwt_durable *durable, size_t count,
  * Calls about one task.
  */
 
+/* The last word is the id. The answer is an array of one number: 1, or 0 for
+ * -ENOENT. */
 static int
-call_begin(struct request *request, const struct hwt_durable *durable,
-    const char *command, const char *queue)
+change(struct hwt_durable *durable, const char *queue,
+    const struct durable_word *words, size_t count)
 {
-	if (durable == NULL || !name_is_valid(queue, HWT_DURABLE_QUEUE_MAX))
-		return -EINVAL;
-	if (!durable_is_own(durable))
-		return -EOWNERDEAD;
-	request_begin(request, durable, command, queue);
-	return 0;
-}
+	redisReply *reply = NULL;
+	int error = -EINVAL;
 
-/* The answer is an array of one number: 1, or 0 for -ENOENT. when: a word
- * before a time, or NULL. */
-static int
-change(struct hwt_durable *durable, const char *command, const char *queue,
-    const char *id, size_t id_length, const char *when, uint64_t time_ns)
-{
-	struct request request;
-	const redisReply *reply;
-	int error;
-
-	if (!id_is_valid(id, id_length))
-		return -EINVAL;
-	error = call_begin(&request, durable, command, queue);
-	if (error != 0)
-		return error;
-	if (when != NULL) {
-		request_text(&request, when);
-		request_number(&request, ms_of(time_ns));
-	}
-	request_word(&request, id, id_length);
-	request.writes = true;
-	requests_run(durable, &request, 1);
-	error = request.error;
-	reply = request.reply;
+	if (id_is_valid(words[count - 1].bytes, words[count - 1].length))
+		error = durable_call(durable, queue, words, count, &reply);
 	if (error == 0 &&
 	    (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1 ||
 		reply->element[0]->type != REDIS_REPLY_INTEGER))
 		error = -EPROTO;
 	if (error == 0 && reply->element[0]->integer == 0)
 		error = -ENOENT;
-	request_free(&request);
+	freeReplyObject(reply);
 	return error;
 }
 
@@ -283,17 +258,26 @@ int
 hwt_durable_cancel(struct hwt_durable *durable, const char *queue,
     const char *id, size_t id_length)
 {
-	return change(durable, "HWT.CANCEL", queue, id, id_length, NULL, 0);
+	const struct durable_word words[] = {
+	    {"HWT.CANCEL", 10}, {id, id_length}};
+
+	return change(durable, queue, words, 2);
 }
 
 int
 hwt_durable_reschedule(struct hwt_durable *durable, const char *queue,
     const char *id, size_t id_length, uint64_t delay_or_due_ns, uint32_t flags)
 {
+	char ms[24];
+	const int length = snprintf(
+	    ms, sizeof(ms), "%llu", (unsigned long long)ms_of(delay_or_due_ns));
+	const struct durable_word words[] = {{"HWT.RESCHEDULE", 14},
+	    {flags & HWT_DURABLE_AT ? "DUE" : "IN ", 2 + (flags & 1)},
+	    {ms, (size_t)length}, {id, id_length}};
+
 	if (!due_is_valid(delay_or_due_ns, flags))
 		return -EINVAL;
-	return change(durable, "HWT.RESCHEDULE", queue, id, id_length,
-	    flags & HWT_DURABLE_AT ? "DUE" : "IN", delay_or_due_ns);
+	return change(durable, queue, words, 4);
 }
 
 /*
@@ -404,21 +388,17 @@ hwt_durable_get(struct hwt_durable *durable, const char *queue, const char *id,
     size_t id_length, struct hwt_durable_info *info, void *payload,
     size_t payload_size)
 {
-	struct request request;
+	const struct durable_word words[] = {{"HWT.GET", 7}, {id, id_length}};
+	redisReply *reply;
 	int error;
 
 	if (!id_is_valid(id, id_length) || info == NULL ||
 	    (payload == NULL && payload_size > 0))
 		return -EINVAL;
-	error = call_begin(&request, durable, "HWT.GET", queue);
-	if (error != 0)
-		return error;
-	request_word(&request, id, id_length);
-	requests_run(durable, &request, 1);
-	error = request.error;
+	error = durable_call(durable, queue, words, 2, &reply);
 	if (error == 0)
-		error = read_info(request.reply, info, payload, payload_size);
-	request_free(&request);
+		error = read_info(reply, info, payload, payload_size);
+	freeReplyObject(reply);
 	return error;
 }
 
@@ -448,18 +428,15 @@ int
 hwt_durable_read_stats(struct hwt_durable *durable, const char *queue,
     struct hwt_durable_stats *stats)
 {
-	struct request request;
+	static const struct durable_word word = {"HWT.STAT", 8};
+	redisReply *reply;
 	int error;
 
 	if (stats == NULL)
 		return -EINVAL;
-	error = call_begin(&request, durable, "HWT.STAT", queue);
-	if (error != 0)
-		return error;
-	requests_run(durable, &request, 1);
-	error = request.error;
+	error = durable_call(durable, queue, &word, 1, &reply);
 	if (error == 0)
-		error = read_stats(request.reply, stats);
-	request_free(&request);
+		error = read_stats(reply, stats);
+	freeReplyObject(reply);
 	return error;
 }
