@@ -349,10 +349,7 @@ struct hwt_durable_worker_options {
 	 * short tasks faster, since they share messages; but others cannot have
 	 * what waits here for a thread. */
 	uint64_t outstanding_max;
-	/* Unique among workers: 1 to 64 bytes. NULL: from host name, process
-	 * and a random number. */
-	const char *name;
-	uint64_t reserved[7]; /* 0 */
+	uint64_t reserved[8]; /* 0 */
 };
 
 /*

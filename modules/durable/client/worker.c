@@ -2,14 +2,18 @@
 /*
  * Workers.
  *
+ *   free --take_answer--> waiting --next_attempt--> called --call_back--> open
+ *   or ended;  open --hwt_durable_finish--> ended --queue_finish--> reported
+ *   --attempts_answer--> free, or ended again if there was no answer
+ *
  * THREADS. The loop takes tasks, reports outcomes and extends leases: a step
  * when it is kicked, and at each answer. Callback threads have attempts in
  * between, with the worker's lock. Only the loop frees one, when the server has
  * its outcome; so its record may be read without the lock.
  *
- * ROOM. held + reserved is never more than outstanding_max, where reserved is
- * what takes that are under way may bring; but of several queues, a take that
- * blocks is for one task and reserves nothing.
+ * ROOM. used is never more than outstanding_max: it counts attempts, and what
+ * takes that are under way may bring; but of several queues, a take that blocks
+ * is for one task and is not counted.
  *
  * ORDER OF QUEUES. A take of a queue begins only if all before it are idle:
  * when they were asked last, they had less than was asked for. One that is idle
@@ -35,7 +39,6 @@
 #define THREADS_MOST 1024
 #define OUTSTANDING_MOST 65536
 #define VISIBILITY_MOST HWT_SEC(86400)
-#define NAME_MAX 64
 #define TAKE_MAX 240 /* so that hwtd can answer with payloads of 1 MiB */
 #define TASKS_MAX 1024 /* of a command */
 #define FINISHES_MAX 64 /* under way, of a queue */
@@ -48,14 +51,15 @@
 
 struct attempt {
 	struct queue *queue;
-	uint64_t number; /* modulo slots, it is its slot */
-	redisReply *record; /* {id, fence, attempt, attempts, due, payload} */
+	uint64_t number; /* modulo slots, its index */
+	/* {id, fence, attempt, attempts, due, payload}; NULL: it is free */
+	redisReply *record;
 	struct attempt *next;
 	uint64_t lease_end_ns; /* CLOCK_BOOTTIME, as at the server or before */
 	bool is_left; /* no callback thread has it */
 	int outcome;
-	uint64_t delay_ns;
-	char *reason;
+	int64_t delay_ms; /* of a retry; -1: that of the task */
+	char *reason; /* of a failure, or NULL */
 };
 
 /* All but the lists is the loop's. */
@@ -78,21 +82,20 @@ struct hwt_durable_worker {
 	struct hwt_post kick; /* first */
 	struct hwt_durable *durable;
 	struct hwt_durable_worker_options options; /* with the defaults */
-	char name[NAME_MAX + 1];
+	char name[64]; /* unique: of host, process and a random number */
 	size_t slots; /* at least half of them are free */
 	struct queue queue[HWT_DURABLE_QUEUES_MAX];
 	unsigned queues, threads; /* threads that were created */
 	pthread_t *thread;
 	hwt_timeout extend;
 	int error; /* of worker_begin */
-	bool closed; /* by worker_close */
 
 	pthread_mutex_t lock; /* for what follows, and attempts */
 	pthread_cond_t work; /* attempts wait, or it is over */
-	pthread_cond_t gone; /* nothing is held or under way */
-	struct attempt **slot; /* NULL: free */
+	pthread_cond_t gone; /* is_gone */
+	struct attempt *slot;
 	uint64_t last_number, last_request;
-	size_t held, reserved, orders; /* orders are under way */
+	size_t used, orders; /* orders are under way */
 	bool kicked, stopping, over;
 };
 
@@ -100,6 +103,7 @@ struct hwt_durable_worker {
 struct order {
 	struct request request; /* first */
 	struct queue *queue;
+	struct order *next; /* in a step, of the finishes of a queue */
 	enum {
 		ORDER_TAKE,
 		ORDER_FINISH,
@@ -117,6 +121,7 @@ static const char *const commands[] = {"HWT.TAKE", "HWT.FINISH", "HWT.EXTEND"};
 static __thread const struct hwt_durable_worker *calling;
 
 static void worker_step(struct hwt_durable_worker *worker);
+static void order_done(struct request *request);
 
 static uint64_t
 boot_now_ns(void)
@@ -127,44 +132,11 @@ boot_now_ns(void)
 	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
-/*
- * Attempts. With the lock.
- */
-
-static struct attempt *
-attempt_find(const struct hwt_durable_worker *worker, uint64_t number)
-{
-	struct attempt *attempt = worker->slot[number % worker->slots];
-
-	return attempt != NULL && attempt->number == number ? attempt : NULL;
-}
-
+/* Nothing of it is held or under way, nor is a kick. */
 static bool
-record_is_valid(const redisReply *record)
+is_gone(const struct hwt_durable_worker *worker)
 {
-	size_t i;
-
-	if (record->type != REDIS_REPLY_ARRAY || record->elements != 6)
-		return false;
-	for (i = 0; i < 6; i++) {
-		if (record->element[i]->type !=
-		    (i == 0 || i == 5 ? REDIS_REPLY_STRING
-				      : REDIS_REPLY_INTEGER))
-			return false;
-	}
-	return (size_t)record->element[0]->len <= HWT_DURABLE_ID_MAX;
-}
-
-static void
-attempt_free(struct attempt *attempt)
-{
-	struct hwt_durable_worker *worker = attempt->queue->worker;
-
-	worker->slot[attempt->number % worker->slots] = NULL;
-	worker->held--;
-	freeReplyObject(attempt->record);
-	free(attempt->reason);
-	free(attempt);
+	return worker->used == 0 && worker->orders == 0 && !worker->kicked;
 }
 
 static void
@@ -187,6 +159,58 @@ worker_kick(struct hwt_durable_worker *worker)
 	worker->kicked = true;
 }
 
+/*
+ * Attempts. With the lock.
+ */
+
+static struct attempt *
+attempt_find(const struct hwt_durable_worker *worker, uint64_t number)
+{
+	struct attempt *attempt = &worker->slot[number % worker->slots];
+
+	return attempt->record != NULL && attempt->number == number ? attempt
+								    : NULL;
+}
+
+/* It waits for a callback thread. */
+static void
+attempt_create(struct queue *queue, redisReply *record, uint64_t lease_end_ns)
+{
+	struct hwt_durable_worker *worker = queue->worker;
+	struct attempt *attempt;
+
+	do
+		attempt = &worker->slot[++worker->last_number % worker->slots];
+	while (attempt->record != NULL);
+	*attempt = (struct attempt){
+	    .queue = queue,
+	    .number = worker->last_number,
+	    .record = record,
+	    .lease_end_ns = lease_end_ns,
+	    .outcome = OUTCOME_OPEN,
+	};
+	*queue->last = attempt;
+	queue->last = &attempt->next;
+	worker->used++;
+	(void)pthread_cond_signal(&worker->work);
+}
+
+static void
+attempt_free(struct attempt *attempt)
+{
+	attempt->queue->worker->used--;
+	freeReplyObject(attempt->record);
+	free(attempt->reason);
+	attempt->record = NULL;
+}
+
+static void
+attempt_end(struct attempt *attempt)
+{
+	attempt->next = attempt->queue->ended;
+	attempt->queue->ended = attempt;
+}
+
 /* The first outcome counts. It is ended unless it is in a callback. */
 static void
 attempt_decide(
@@ -194,15 +218,38 @@ attempt_decide(
 {
 	if (attempt->outcome == OUTCOME_OPEN) {
 		attempt->outcome = outcome;
-		attempt->delay_ns = delay_ns;
+		if (outcome == HWT_DURABLE_RETRY)
+			attempt->delay_ms = delay_ns == HWT_NEVER
+			    ? -1
+			    : (int64_t)ms_of(delay_ns);
 		if (outcome == HWT_DURABLE_FAIL && reason != NULL)
 			attempt->reason = strdup(reason);
 	}
 	if (!attempt->is_left || attempt->outcome == OUTCOME_OPEN)
 		return;
-	attempt->next = attempt->queue->ended;
-	attempt->queue->ended = attempt;
+	attempt_end(attempt);
 	worker_kick(attempt->queue->worker);
+}
+
+/* It is not reported, or not any more: a stop does not wait for a server that
+ * is away. Otherwise it is, whenever the server comes back: while it was away,
+ * no lease has ended there. */
+static bool
+is_over(const struct attempt *attempt)
+{
+	return attempt->outcome == OUTCOME_NONE ||
+	    (attempt->queue->worker->stopping &&
+		attempt->lease_end_ns <= boot_now_ns());
+}
+
+/* Whether one finish may report both. */
+static bool
+are_alike(const struct attempt *a, const struct attempt *b)
+{
+	return a->outcome == b->outcome && a->delay_ms == b->delay_ms &&
+	    (a->reason == b->reason ||
+		(a->reason != NULL && b->reason != NULL &&
+		    strcmp(a->reason, b->reason) == 0));
 }
 
 /*
@@ -210,46 +257,29 @@ attempt_decide(
  * started, since nothing is sent before the step has ended.
  */
 
-static void order_done(struct request *request);
-
-/* It is started. NULL: there is no memory. attempt: whose outcome it has. */
+/* It is started. NULL: there is no memory. */
 static struct order *
-order_create(struct queue *queue, int kind, const struct attempt *attempt)
+order_create(struct queue *queue, int kind)
 {
 	struct hwt_durable_worker *worker = queue->worker;
 	struct order *order = malloc(sizeof(*order));
-	struct request *request = &order->request;
 
 	if (order == NULL)
 		return NULL;
-	request_begin(request, worker->durable, commands[kind], queue->name);
+	request_begin(
+	    &order->request, worker->durable, commands[kind], queue->name);
+	order->request.done = order_done;
 	order->queue = queue;
 	order->kind = kind;
 	order->limit = order->reserved = order->count = 0;
 	order->sent_ns = boot_now_ns();
-	request->done = order_done;
-	if (kind == ORDER_TAKE) {
-		request->own = &queue->connection;
-		request->timeout_ns =
-		    worker->durable->timeout_ns + BLOCK_MS * MS_NS;
-	} else if (kind == ORDER_EXTEND) {
-		request_number(request, worker->options.visibility_ns / MS_NS);
-	} else if (attempt->outcome == HWT_DURABLE_FAIL) {
-		request_text(request, "FAIL");
-		request_text(
-		    request, attempt->reason != NULL ? attempt->reason : "");
-	} else {
-		request_text(request, attempt->outcome == 0 ? "DONE" : "RETRY");
-		if (attempt->outcome != 0 && attempt->delay_ns == HWT_NEVER)
-			request_text(request, "-1");
-		else if (attempt->outcome != 0)
-			request_number(request, ms_of(attempt->delay_ns));
-	}
-	if (kind != ORDER_TAKE)
-		request_text(request, "TASKS");
 	worker->orders++;
-	queue->finishing += kind == ORDER_FINISH;
-	request_start(worker->durable, request);
+	if (kind == ORDER_TAKE) {
+		order->request.own = &queue->connection;
+		order->request.timeout_ns =
+		    worker->durable->timeout_ns + BLOCK_MS * MS_NS;
+	}
+	request_start(worker->durable, &order->request);
 	return order;
 }
 
@@ -259,8 +289,33 @@ order_add(struct order *order, const struct attempt *attempt)
 	redisReply *const *field = attempt->record->element;
 
 	request_word(&order->request, field[0]->str, (size_t)field[0]->len);
-	request_number(&order->request, (uint64_t)field[1]->integer);
+	request_number(&order->request, field[1]->integer);
 	order->number[order->count++] = attempt->number;
+}
+
+static struct order *
+finish_create(const struct attempt *attempt)
+{
+	struct queue *queue = attempt->queue;
+	struct order *order = queue->finishing < FINISHES_MAX
+	    ? order_create(queue, ORDER_FINISH)
+	    : NULL;
+
+	if (order == NULL)
+		return NULL;
+	queue->finishing++;
+	if (attempt->outcome == 0) {
+		request_text(&order->request, "DONE");
+	} else if (attempt->outcome == HWT_DURABLE_RETRY) {
+		request_text(&order->request, "RETRY");
+		request_number(&order->request, attempt->delay_ms);
+	} else {
+		request_text(&order->request, "FAIL");
+		request_text(&order->request,
+		    attempt->reason != NULL ? attempt->reason : "");
+	}
+	request_text(&order->request, "TASKS");
+	return order;
 }
 
 /* How many tasks a take of the queue may ask for now, if so much more has room;
@@ -270,12 +325,11 @@ take_limit(const struct queue *queue, size_t more)
 {
 	const struct hwt_durable_worker *worker = queue->worker;
 	const struct queue *before = worker->queue;
-	size_t used = worker->held + worker->reserved;
 	size_t room = worker->options.outstanding_max + more;
 
 	while (before < queue && before->idle)
 		before++;
-	room = room > used ? room - used : 0;
+	room = room > worker->used ? room - worker->used : 0;
 	if (worker->stopping || queue->taking || before < queue)
 		return 0;
 	if (queue->request != 0)
@@ -296,7 +350,7 @@ order_take(struct order *order, size_t limit, size_t reserved)
 	queue->taking = true;
 	queue->limit = order->limit = limit;
 	order->reserved = reserved;
-	worker->reserved += reserved;
+	worker->used += reserved;
 	request_text(request, worker->name);
 	request_number(request, limit);
 	request_number(request, worker->options.visibility_ns / MS_NS);
@@ -304,180 +358,49 @@ order_take(struct order *order, size_t limit, size_t reserved)
 	request_number(request, queue->request);
 }
 
-/* False: it makes no sense. */
-static bool
-take_answer(struct order *order, const redisReply *reply)
-{
-	struct queue *queue = order->queue;
-	struct hwt_durable_worker *worker = queue->worker;
-	struct attempt *attempt;
-	size_t i;
+/*
+ * Steps.
+ */
 
-	queue->request = 0;
-	queue->idle = reply->type == REDIS_REPLY_NIL;
-	if (queue->idle)
-		return true;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > order->limit)
-		return false;
-	queue->idle = reply->elements < order->limit;
-	for (i = 0; i < reply->elements; i++) {
-		if (!record_is_valid(reply->element[i]))
-			return false;
-		attempt = calloc(1, sizeof(*attempt));
-		/* It is as if a worker that is gone had taken it. */
-		if (attempt == NULL)
-			continue;
-		do
-			attempt->number = ++worker->last_number;
-		while (worker->slot[attempt->number % worker->slots] != NULL);
-		worker->slot[attempt->number % worker->slots] = attempt;
-		worker->held++;
-		attempt->queue = queue;
-		attempt->record = reply->element[i];
-		reply->element[i] = NULL;
-		attempt->lease_end_ns =
-		    order->sent_ns + worker->options.visibility_ns;
-		attempt->outcome = OUTCOME_OPEN;
-		*queue->last = attempt;
-		queue->last = &attempt->next;
-		(void)pthread_cond_signal(&worker->work);
-	}
-	return true;
-}
-
-/* What the server has said about attempts, or nothing, if reply is NULL. */
-static void
-attempts_answer(struct order *order, const redisReply *reply)
-{
-	struct queue *queue = order->queue;
-	uint64_t end_ns = order->sent_ns + queue->worker->options.visibility_ns;
-	struct attempt *attempt;
-	size_t i;
-
-	for (i = 0; i < order->count; i++) {
-		attempt = attempt_find(queue->worker, order->number[i]);
-		if (attempt == NULL)
-			continue;
-		if (order->kind == ORDER_FINISH && reply != NULL) {
-			attempt_free(attempt);
-		} else if (order->kind == ORDER_FINISH) {
-			attempt->next = queue->ended;
-			queue->ended = attempt;
-		}
-		if (order->kind != ORDER_EXTEND || reply == NULL)
-			continue;
-		if (reply->element[i]->integer != 0)
-			attempt->lease_end_ns = end_ns;
-		else if (attempt->outcome == OUTCOME_OPEN)
-			attempt_decide(attempt, OUTCOME_NONE, 0, NULL);
-		else
-			attempt->outcome = OUTCOME_NONE;
-	}
-}
-
-/* The first of a row of errors is logged. The connection pauses; if it cannot,
- * the queue does, until leases are extended. */
-static void
-order_failed(const struct order *order, int error)
-{
-	struct connection *connection = order->request.connection;
-	struct queue *queue = order->queue;
-
-	if (!queue->failing)
-		durable_log(queue->worker->durable,
-		    "%s: %s of the queue %s failed: %s; it is tried again",
-		    queue->worker->name, commands[order->kind], queue->name,
-		    strerror(-error));
-	queue->failing = true;
-	queue->paused = connection == NULL || !connection_pause(connection);
-}
-
-static void
-order_done(struct request *request)
-{
-	struct order *order = (struct order *)request;
-	struct queue *queue = order->queue;
-	struct hwt_durable_worker *worker = queue->worker;
-	redisReply *reply = request->reply;
-	int error = request->error;
-
-	if (error == 0 && order->kind != ORDER_TAKE &&
-	    (reply->type != REDIS_REPLY_ARRAY ||
-		reply->elements != order->count + (order->limit != 0)))
-		error = -EPROTO;
-	if (error != 0)
-		reply = NULL;
-	(void)pthread_mutex_lock(&worker->lock);
-	attempts_answer(order, reply);
-	worker->orders--;
-	worker->reserved -= order->reserved;
-	queue->finishing -= order->kind == ORDER_FINISH;
-	if (order->limit != 0) {
-		queue->taking = false;
-		queue->idle = true; /* if not answered: others may go on */
-		if (reply != NULL && order->kind == ORDER_FINISH)
-			reply = reply->element[order->count];
-		if (reply != NULL && !take_answer(order, reply))
-			error = -EPROTO;
-	}
-	(void)pthread_mutex_unlock(&worker->lock);
-	queue->failing &= error != 0;
-	if (error != 0)
-		order_failed(order, error);
-	request_free(request);
-	free(order);
-	worker_step(worker);
-}
-
-/* It is not reported, or not any more: a stop does not wait for a server that
- * is away. Otherwise it is, whenever the server comes back: while it was away,
- * no lease has ended there. */
-static bool
-is_over(const struct attempt *attempt)
-{
-	return attempt->outcome == OUTCOME_NONE ||
-	    (attempt->queue->worker->stopping &&
-		attempt->lease_end_ns <= boot_now_ns());
-}
-
-/* What has ended is reported: all that is done together, others one by one. One
- * command takes what it makes room for, and more if there is room. */
+/* What has ended is reported: what is alike together. One command takes what it
+ * makes room for, and more if there is room. */
 static void
 queue_finish(struct queue *queue)
 {
-	struct attempt *attempt = queue->ended, *next;
-	struct order *order = NULL, *done = NULL;
+	struct attempt *attempt, *ended = queue->ended;
+	struct order *orders = NULL, *order, *most;
 	size_t limit;
 
 	queue->ended = NULL;
-	for (; attempt != NULL; attempt = next) {
-		next = attempt->next;
+	while ((attempt = ended) != NULL) {
+		ended = attempt->next;
 		if (is_over(attempt)) {
 			attempt_free(attempt);
 			continue;
 		}
-		order = attempt->outcome == 0 ? done : NULL;
-		if (order == NULL || order->count == TASKS_MAX)
-			order = queue->finishing < FINISHES_MAX
-			    ? order_create(queue, ORDER_FINISH, attempt)
-			    : NULL;
-		if (order == NULL) {
-			attempt->next = queue->ended;
-			queue->ended = attempt;
-			continue;
+		order = orders;
+		while (order != NULL &&
+		    (order->count == TASKS_MAX ||
+			!are_alike(attempt,
+			    attempt_find(queue->worker, order->number[0]))))
+			order = order->next;
+		if (order == NULL && (order = finish_create(attempt)) != NULL) {
+			order->next = orders;
+			orders = order;
 		}
-		if (attempt->outcome == 0)
-			done = order;
-		order_add(order, attempt);
+		if (order != NULL)
+			order_add(order, attempt);
+		else
+			attempt_end(attempt);
 	}
-	order = done != NULL ? done : order;
-	limit = order != NULL ? take_limit(queue, order->count) : 0;
+	for (most = order = orders; order != NULL; order = order->next)
+		most = order->count > most->count ? order : most;
+	limit = most != NULL ? take_limit(queue, most->count) : 0;
 	if (limit == 0)
 		return;
-	request_text(&order->request, "TAKE");
-	/* held still counts those that it finishes. */
-	order_take(
-	    order, limit, limit > order->count ? limit - order->count : 0);
+	request_text(&most->request, "TAKE");
+	/* used still counts those that it finishes. */
+	order_take(most, limit, limit > most->count ? limit - most->count : 0);
 }
 
 /* Of several queues, a take that blocks is for one task. */
@@ -488,7 +411,7 @@ queue_take(struct queue *queue)
 	bool one = several && queue->idle && queue->request == 0;
 	size_t limit = take_limit(queue, 0);
 	struct order *order =
-	    limit > 0 ? order_create(queue, ORDER_TAKE, NULL) : NULL;
+	    limit > 0 ? order_create(queue, ORDER_TAKE) : NULL;
 
 	if (order == NULL)
 		return;
@@ -510,7 +433,7 @@ worker_step(struct hwt_durable_worker *worker)
 			queue_finish(queue);
 		queue_take(queue);
 	}
-	if (worker->held == 0 && worker->orders == 0)
+	if (is_gone(worker))
 		(void)pthread_cond_broadcast(&worker->gone);
 	(void)pthread_mutex_unlock(&worker->lock);
 }
@@ -527,19 +450,145 @@ extend_leases(hwt_timeout timeout, void *arg)
 	(void)timeout;
 	(void)pthread_mutex_lock(&worker->lock);
 	for (i = 0; i < worker->slots; i++) {
-		attempt = worker->slot[i];
-		if (attempt == NULL || attempt->outcome != OUTCOME_OPEN)
+		attempt = &worker->slot[i];
+		if (attempt->record == NULL || attempt->outcome != OUTCOME_OPEN)
 			continue;
 		order = &orders[attempt->queue - worker->queue];
-		if (*order == NULL || (*order)->count == TASKS_MAX)
-			*order =
-			    order_create(attempt->queue, ORDER_EXTEND, NULL);
-		if (*order != NULL)
-			order_add(*order, attempt);
+		if (*order == NULL || (*order)->count == TASKS_MAX) {
+			*order = order_create(attempt->queue, ORDER_EXTEND);
+			if (*order == NULL)
+				continue;
+			request_number(&(*order)->request,
+			    worker->options.visibility_ns / MS_NS);
+			request_text(&(*order)->request, "TASKS");
+		}
+		order_add(*order, attempt);
 	}
 	for (i = 0; i < worker->queues; i++)
 		worker->queue[i].paused = false;
 	(void)pthread_mutex_unlock(&worker->lock);
+	worker_step(worker);
+}
+
+/*
+ * Answers.
+ */
+
+static bool
+record_is_valid(const redisReply *record)
+{
+	size_t i;
+
+	if (record->type != REDIS_REPLY_ARRAY || record->elements != 6)
+		return false;
+	for (i = 0; i < 6; i++) {
+		if (record->element[i]->type !=
+		    (i == 0 || i == 5 ? REDIS_REPLY_STRING
+				      : REDIS_REPLY_INTEGER))
+			return false;
+	}
+	return (size_t)record->element[0]->len <= HWT_DURABLE_ID_MAX;
+}
+
+/* reply: NULL if there was no answer. False: it makes no sense. */
+static bool
+take_answer(struct order *order, const redisReply *reply)
+{
+	struct queue *queue = order->queue;
+	size_t i;
+
+	queue->taking = false;
+	queue->idle = true; /* if not answered: others may go on */
+	if (reply == NULL)
+		return true;
+	queue->request = 0;
+	if (reply->type == REDIS_REPLY_NIL)
+		return true;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements > order->limit)
+		return false;
+	queue->idle = reply->elements < order->limit;
+	for (i = 0; i < reply->elements; i++) {
+		if (!record_is_valid(reply->element[i]))
+			return false;
+		attempt_create(queue, reply->element[i],
+		    order->sent_ns + queue->worker->options.visibility_ns);
+		reply->element[i] = NULL;
+	}
+	return true;
+}
+
+/* What the server has said about attempts, or nothing, if reply is NULL. */
+static void
+attempts_answer(struct order *order, const redisReply *reply)
+{
+	struct hwt_durable_worker *worker = order->queue->worker;
+	struct attempt *attempt;
+	size_t i;
+
+	for (i = 0; i < order->count; i++) {
+		attempt = attempt_find(worker, order->number[i]);
+		if (order->kind == ORDER_FINISH && reply != NULL)
+			attempt_free(attempt);
+		else if (order->kind == ORDER_FINISH)
+			attempt_end(attempt);
+		else if (attempt == NULL || reply == NULL)
+			continue;
+		else if (reply->element[i]->integer != 0)
+			attempt->lease_end_ns =
+			    order->sent_ns + worker->options.visibility_ns;
+		else if (attempt->outcome == OUTCOME_OPEN)
+			attempt_decide(attempt, OUTCOME_NONE, 0, NULL);
+		else
+			attempt->outcome = OUTCOME_NONE;
+	}
+}
+
+/* The first of a row of errors is logged. The connection pauses; if it cannot,
+ * the queue does, until leases are extended. */
+static void
+order_failed(const struct order *order, int error)
+{
+	struct connection *connection = order->request.connection;
+	struct queue *queue = order->queue;
+
+	if (!queue->failing)
+		durable_log(queue->worker->durable,
+		    "%s: %s of the queue %s failed: %s; it is tried again",
+		    queue->worker->name, commands[order->kind], queue->name,
+		    strerror(-error));
+	queue->paused = connection == NULL || !connection_pause(connection);
+}
+
+static void
+order_done(struct request *request)
+{
+	struct order *order = (struct order *)request;
+	struct queue *queue = order->queue;
+	struct hwt_durable_worker *worker = queue->worker;
+	redisReply *reply = request->error == 0 ? request->reply : NULL;
+	int error = request->error;
+
+	if (reply != NULL && order->kind != ORDER_TAKE &&
+	    (reply->type != REDIS_REPLY_ARRAY ||
+		reply->elements != order->count + (order->limit != 0))) {
+		error = -EPROTO;
+		reply = NULL;
+	}
+	(void)pthread_mutex_lock(&worker->lock);
+	worker->orders--;
+	worker->used -= order->reserved;
+	queue->finishing -= order->kind == ORDER_FINISH;
+	attempts_answer(order, reply);
+	if (reply != NULL && order->kind == ORDER_FINISH && order->limit != 0)
+		reply = reply->element[order->count];
+	if (order->limit != 0 && !take_answer(order, reply))
+		error = -EPROTO;
+	(void)pthread_mutex_unlock(&worker->lock);
+	if (error != 0)
+		order_failed(order, error);
+	queue->failing = error != 0;
+	request_free(request);
+	free(order);
 	worker_step(worker);
 }
 
@@ -552,17 +601,17 @@ static struct attempt *
 next_attempt(struct hwt_durable_worker *worker)
 {
 	struct queue *queue = worker->queue;
-	struct queue *end = queue + worker->queues;
-	struct attempt *attempt;
+	struct attempt *attempt = NULL;
 
-	while (queue < end && queue->waiting == NULL)
-		queue++;
-	if (queue == end)
-		return NULL;
-	attempt = queue->waiting;
-	queue->waiting = attempt->next;
-	if (queue->waiting == NULL)
-		queue->last = &queue->waiting;
+	for (; queue < worker->queue + worker->queues; queue++) {
+		attempt = queue->waiting;
+		if (attempt == NULL)
+			continue;
+		queue->waiting = attempt->next;
+		if (queue->waiting == NULL)
+			queue->last = &queue->waiting;
+		break;
+	}
 	return attempt;
 }
 
@@ -602,15 +651,15 @@ call_back(struct attempt *attempt)
 	result = worker->options.callback(worker->options.ctx, &delivery);
 	calling = NULL;
 	reason[HWT_DURABLE_REASON_MAX] = '\0';
-	if (result < 0 || result > HWT_DURABLE_LATER)
+	if (result == HWT_DURABLE_LATER)
+		result = OUTCOME_OPEN;
+	else if (result < 0 || result > HWT_DURABLE_LATER)
 		result = HWT_DURABLE_FAIL;
 	if (!is_retry_delay(delay_ns))
 		delay_ns = HWT_NEVER;
 	(void)pthread_mutex_lock(&worker->lock);
 	attempt->is_left = true;
-	attempt_decide(attempt,
-	    result == HWT_DURABLE_LATER ? OUTCOME_OPEN : result, delay_ns,
-	    reason);
+	attempt_decide(attempt, result, delay_ns, reason);
 }
 
 static void *
@@ -670,16 +719,15 @@ hwt_durable_finish(struct hwt_durable_token token, int outcome,
 static bool
 read_queues(struct hwt_durable_worker *worker, const char *text)
 {
-	struct queue *queue;
+	struct queue *queue = worker->queue;
 	size_t length;
 	unsigned i;
 
-	for (;; text += length + 1) {
+	for (;; text += length + 1, queue++) {
 		length = strcspn(text, ",");
 		if (worker->queues == HWT_DURABLE_QUEUES_MAX ||
 		    length > HWT_DURABLE_QUEUE_MAX)
 			return false;
-		queue = &worker->queue[worker->queues];
 		memcpy(queue->name, text, length);
 		if (!name_is_valid(queue->name, HWT_DURABLE_QUEUE_MAX))
 			return false;
@@ -687,9 +735,9 @@ read_queues(struct hwt_durable_worker *worker, const char *text)
 			if (strcmp(worker->queue[i].name, queue->name) == 0)
 				return false;
 		}
-		worker->queues++;
 		queue->worker = worker;
 		queue->last = &queue->waiting;
+		worker->queues++;
 		if (text[length] == '\0')
 			return true;
 	}
@@ -704,9 +752,6 @@ options_are_valid(const struct hwt_durable_worker_options *options)
 	    options->visibility_ns <= VISIBILITY_MOST &&
 	    options->outstanding_max >= options->threads &&
 	    options->outstanding_max <= OUTSTANDING_MOST &&
-	    (options->name == NULL ||
-		(options->name[0] != '\0' &&
-		    strnlen(options->name, NAME_MAX + 1) <= NAME_MAX)) &&
 	    RESERVED_IS_ZERO(options);
 }
 
@@ -729,41 +774,32 @@ worker_begin(void *arg)
 	worker_step(worker);
 }
 
-/* On the loop, when nothing is held or under way. A last kick may be. */
+/* On the loop, when it is gone, or was never begun. */
 static void
 worker_close(void *arg)
 {
 	struct hwt_durable_worker *worker = arg;
-	struct hwt *timer = worker->durable->timer;
 	struct queue *queue = worker->queue;
 
-	if (worker->kicked)
-		return;
-	(void)!hwt_cancel(timer, worker->extend);
+	(void)!hwt_cancel(worker->durable->timer, worker->extend);
 	for (; queue < worker->queue + worker->queues; queue++) {
 		if (queue->connection.durable != NULL)
 			connection_destroy(&queue->connection);
 	}
-	worker->closed = true;
 }
 
 /* Its threads end, and then it is freed. */
 static void
 worker_end(struct hwt_durable_worker *worker)
 {
-	struct hwt_durable *durable = worker->durable;
-	unsigned thread;
-
 	(void)pthread_mutex_lock(&worker->lock);
 	worker->over = true;
 	(void)pthread_cond_broadcast(&worker->work);
 	(void)pthread_mutex_unlock(&worker->lock);
-	for (thread = 0; thread < worker->threads; thread++)
-		(void)pthread_join(worker->thread[thread], NULL);
-	do
-		loop_call(durable, worker_close, worker);
-	while (!worker->closed);
-	atomic_fetch_sub(&durable->workers, 1);
+	while (worker->threads > 0)
+		(void)pthread_join(worker->thread[--worker->threads], NULL);
+	loop_call(worker->durable, worker_close, worker);
+	atomic_fetch_sub(&worker->durable->workers, 1);
 	(void)pthread_mutex_destroy(&worker->lock);
 	(void)pthread_cond_destroy(&worker->work);
 	(void)pthread_cond_destroy(&worker->gone);
@@ -785,8 +821,6 @@ worker_run(struct hwt_durable_worker *worker)
 	(void)gethostname(host, sizeof(host) - 1);
 	(void)snprintf(worker->name, sizeof(worker->name), "%s-%ld-%08x", host,
 	    (long)getpid(), (unsigned)random.word[1]);
-	if (options->name != NULL)
-		(void)strcpy(worker->name, options->name);
 	(void)pthread_mutex_init(&worker->lock, NULL);
 	(void)pthread_cond_init(&worker->work, NULL);
 	(void)pthread_condattr_init(&monotonic);
@@ -796,7 +830,7 @@ worker_run(struct hwt_durable_worker *worker)
 	if (!read_queues(worker, options->queue))
 		return -EINVAL;
 	worker->slots = 2 * (options->outstanding_max + worker->queues);
-	worker->slot = calloc(worker->slots, sizeof(struct attempt *));
+	worker->slot = calloc(worker->slots, sizeof(*worker->slot));
 	worker->thread = calloc(options->threads, sizeof(*worker->thread));
 	if (worker->slot == NULL || worker->thread == NULL)
 		return -ENOMEM;
@@ -866,10 +900,10 @@ hwt_durable_worker_stop(struct hwt_durable_worker *worker, uint64_t within_ns)
 	(void)pthread_mutex_lock(&worker->lock);
 	worker->stopping = true;
 	worker_kick(worker);
-	while (error == 0 && (worker->held > 0 || worker->orders > 0))
+	while (error == 0 && !is_gone(worker))
 		error =
 		    pthread_cond_timedwait(&worker->gone, &worker->lock, &end);
-	gone = worker->held == 0 && worker->orders == 0;
+	gone = is_gone(worker);
 	(void)pthread_mutex_unlock(&worker->lock);
 	if (!gone)
 		return -EBUSY;
