@@ -135,12 +135,8 @@ struct connection {
 	struct hwt_durable *durable;
 	struct connection *link; /* in the list of the handle */
 	struct node *node; /* where it leads to */
-	enum {
-		CONNECTION_CLOSED,
-		CONNECTION_GREETING, /* connects and logs in */
-		CONNECTION_READY
-	} state;
 	redisContext *context; /* NULL: closed */
+	bool ready; /* it has connected and logged in */
 	redisReplyObjectFunctions functions; /* of its reader */
 	__typeof__(((redisReplyObjectFunctions *)0)->createArray) create_array;
 	size_t bytes, elements; /* of the answer that is read */

@@ -2,9 +2,9 @@
 /*
  * Connections. All on the loop.
  *
- *   CLOSED --open--> GREETING --ROLE is answered--> READY
+ *   closed --open--> opening --ROLE is answered--> ready
  *
- * connection_lose closes one that was READY: what was sent is uncertain.
+ * connection_lose closes one that was ready: what was sent is uncertain.
  * connection_refuse closes another: nothing has happened to what waits.
  *
  * A MESSAGE is what is sent at once: commands, of which each has one place, or
@@ -79,7 +79,7 @@ connection_close(struct connection *connection)
 	if (connection->context != NULL)
 		redisFree(connection->context);
 	connection->context = NULL;
-	connection->state = CONNECTION_CLOSED;
+	connection->ready = false;
 	connection->auth = connection->role = connection->wait = false;
 	connection->stale = false;
 	for (i = 0; i < connection->sent; i++)
@@ -151,7 +151,7 @@ connection_refuse(struct connection *connection, int error)
 static void
 connection_lose(struct connection *connection, int error)
 {
-	if (connection->state == CONNECTION_READY) {
+	if (connection->ready) {
 		connection->stale = false;
 		message_end(connection, error == -EPROTO ? -ETIMEDOUT : error);
 		connection_close(connection);
@@ -180,8 +180,7 @@ connection_forget(struct connection *connection, const struct request *request)
 		at = &(*at)->next;
 	if (*at != NULL)
 		(void)queue_remove(connection, at);
-	if ((connection->state == CONNECTION_GREETING || connection->sent > 0 ||
-		connection->role) &&
+	if ((connection->sent > 0 || connection->role) &&
 	    durable_now_ns(durable) - connection->heard_ns >=
 		durable->timeout_ns)
 		connection_lose(connection, -ETIMEDOUT);
@@ -195,7 +194,7 @@ timer_ends(hwt_timeout timeout, void *arg)
 	struct request *request = connection->first, *next;
 
 	(void)timeout;
-	if (connection->state == CONNECTION_GREETING) {
+	if (!connection->paused) {
 		connection_refuse(connection, -ECONNREFUSED);
 		return;
 	}
@@ -221,10 +220,11 @@ timer_start(struct connection *connection, uint64_t delay_ns)
 bool
 connection_pause(struct connection *connection)
 {
-	if (connection->paused || connection->state == CONNECTION_GREETING)
-		return true;
-	connection->paused = timer_start(connection, PAUSE_NS) == 0;
-	return connection->paused;
+	bool opening = connection->context != NULL && !connection->ready;
+
+	if (!connection->paused && !opening)
+		connection->paused = timer_start(connection, PAUSE_NS) == 0;
+	return connection->paused || opening;
 }
 
 /*
@@ -314,7 +314,6 @@ connection_open(struct connection *connection)
 	connection->bytes = connection->elements = 0;
 	(void)setsockopt(
 	    context->fd, SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
-	connection->state = CONNECTION_GREETING;
 	connection->writing = connection->role = true;
 	connection->auth = connection->node != durable->finder.sentinel &&
 	    (durable->password != NULL || durable->user != NULL);
@@ -403,7 +402,7 @@ greeting_reply(struct connection *connection, redisReply *reply)
 		else if (error != -EAGAIN)
 			error = 0;
 		connection->role = false;
-		connection->state = CONNECTION_READY;
+		connection->ready = true;
 		(void)!hwt_cancel(
 		    connection->durable->timer, connection->timer);
 	}
@@ -515,9 +514,9 @@ connection_flush(struct connection *connection)
 	if (connection->first == NULL || connection->paused ||
 	    connection->sent > 0 || connection->role)
 		return;
-	if (connection->state == CONNECTION_CLOSED)
+	if (connection->context == NULL)
 		connection_open(connection);
-	if (connection->state != CONNECTION_READY)
+	if (!connection->ready)
 		return;
 	connection->heard_ns = durable_now_ns(connection->durable);
 	while (connection->first != NULL && connection->sent < PLACES_MAX &&
@@ -679,7 +678,7 @@ connection_read(struct connection *connection)
 		if (reply == NULL)
 			return;
 		connection->bytes = connection->elements = 0;
-		if (connection->state == CONNECTION_GREETING)
+		if (!connection->ready)
 			greeting_reply(connection, reply);
 		else
 			connection_reply(connection, reply);

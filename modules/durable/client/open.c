@@ -185,6 +185,9 @@ read_password(struct hwt_durable *durable, const char *path)
 		    ? -EINVAL
 		    : 0;
 		durable->password[length] = '\0';
+	} else {
+		free(durable->password); /* of an empty file, it has no text */
+		durable->password = NULL;
 	}
 	if (error != 0)
 		durable_log(durable, "%s: its first line is no password", path);
