@@ -86,7 +86,7 @@ deadline_capped(uint64_t deadline_ns)
 static inline bool
 now_is_at_hand(const struct hwt *timer, uint64_t *now_ns)
 {
-	return !(timer->flags & HWT_MANUAL) &&
+	return !(timer->options.flags & HWT_MANUAL) &&
 	    clock_is_at_hand(&thread_state.sample, now_ns);
 }
 
@@ -114,11 +114,11 @@ pending_reserve(struct hwt *timer)
 {
 	uint64_t taken;
 
-	if (timer->max_pending == 0)
+	if (timer->options.max_pending == 0)
 		return true;
 	do {
 		taken = a64_load_relaxed(&timer->permits);
-		if (taken >= timer->max_pending)
+		if (taken >= timer->options.max_pending)
 			return false;
 		/* E:permits acquire */
 	} while (!a64_cas_seq(&timer->permits, taken, taken + 1));
@@ -149,7 +149,7 @@ publish_failed(struct hwt *timer, struct cache *cache, uint32_t index,
 			handle->id = 0;
 		return -ESHUTDOWN;
 	}
-	cache_count(cache, &cache->accepted, 1);
+	cache_count(cache, &cache->scheduled, 1);
 	return 0;
 }
 
@@ -183,7 +183,7 @@ timer_publish(struct hwt *timer, struct cache *cache, uint32_t index,
 	/* E:closed fence */
 	if (__builtin_expect(a64_load_seq(&timer->phase) != PHASE_RUNNING, 0))
 		return publish_failed(timer, cache, index, id, handle);
-	cache_count(cache, &cache->accepted, 1);
+	cache_count(cache, &cache->scheduled, 1);
 	if (!(next.word & FLAG_HAS_ENTRY))
 		return timer_notify(timer, index, deadline_ns);
 	return 0;
@@ -245,7 +245,7 @@ schedule_after(struct hwt *timer, const struct hwt_executor *executor,
 static ALWAYS_INLINE bool
 fast_path_is_open(const struct hwt *timer, const struct cache *cache)
 {
-	return timer_is_open(timer) && timer->max_pending == 0 &&
+	return timer_is_open(timer) && timer->options.max_pending == 0 &&
 	    cache != NULL && cache->count != 0 && !tsan_is_here();
 }
 
@@ -372,7 +372,7 @@ cancel_pending(
 		return -EAGAIN;
 	PROBE(cancel, timer, id);
 	if (cache == NULL || cache->count == CACHE_SLOTS ||
-	    timer->max_pending != 0) {
+	    timer->options.max_pending != 0) {
 		cancelled_slowly(timer, index);
 		return 0;
 	}
@@ -763,7 +763,7 @@ hwt_pending_timeouts(const struct hwt *timer)
 	const struct record_store *store;
 	const struct cache *cache;
 	uint64_t ended = 0;
-	uint64_t accepted = 0;
+	uint64_t scheduled = 0;
 	uint32_t i;
 
 	if (timer == NULL || !process_owns(timer->epoch))
@@ -773,47 +773,8 @@ hwt_pending_timeouts(const struct hwt *timer)
 		/* E:counted acquire */
 		ended += a64_load_acquire(&cache->ended);
 	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
-		accepted += a64_load_relaxed(&cache->accepted);
-	return accepted > ended ? accepted - ended : 0;
-}
-
-static void
-read_worker(const struct worker *worker, struct hwt_stats *stats)
-{
-	int i;
-
-	stats->executor_refused = a64_load_relaxed(&worker->executor_refused);
-	stats->ticks = a64_load_relaxed(&worker->ticks);
-	stats->wakeups = a64_load_relaxed(&worker->wakeups);
-	stats->late_ticks = a64_load_relaxed(&worker->late_ticks);
-	stats->slow_tasks = a64_load_relaxed(&worker->slow_tasks);
-	stats->lateness_ns_max = a64_load_relaxed(&worker->lateness_max);
-	for (i = 0; i < 64; i++)
-		stats->lateness_ns_histogram[i] =
-		    a64_load_relaxed(&worker->lateness[i]);
-}
-
-int
-hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
-{
-	int error = timer_check(timer, stats != NULL);
-	const struct cache *cache;
-	uint32_t i;
-
-	if (error != 0)
-		return error;
-	memset(stats, 0, sizeof(*stats));
-	for (i = 0; (cache = cache_counted(&timer->store, i)) != NULL; i++) {
-		stats->scheduled += a64_load_relaxed(&cache->accepted);
-		stats->started += a64_load_relaxed(&cache->started);
-		stats->cancelled += a64_load_relaxed(&cache->cancelled);
-		stats->rescheduled += a64_load_relaxed(&cache->rescheduled);
-		stats->rejected += a64_load_relaxed(&cache->rejected);
-	}
-	stats->pending = hwt_pending_timeouts(timer);
-	stats->memory_bytes = a64_load_relaxed(&timer->store.memory_bytes);
-	read_worker(&timer->worker, stats);
-	return 0;
+		scheduled += a64_load_relaxed(&cache->scheduled);
+	return scheduled > ended ? scheduled - ended : 0;
 }
 
 #define STRING(x) #x

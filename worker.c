@@ -213,10 +213,10 @@ note_lateness(struct hwt *timer, uint64_t deadline_ns)
 	if (worker->expired_count++ % CLOCK_READ_EVERY == 0)
 		worker->now_ns = timer_now(timer);
 	late_ns = worker->now_ns - deadline_ns;
-	a64_count(&worker->lateness_sum, late_ns);
 	if (late_ns > a64_load_relaxed(&worker->lateness_max))
 		a64_store_relaxed(&worker->lateness_max, late_ns);
 	a64_count(&worker->lateness[63 - __builtin_clzll(late_ns | 1)], 1);
+	a64_count(&worker->lateness_sum, late_ns);
 }
 
 static void
@@ -249,7 +249,7 @@ note_slowness(struct hwt *timer, uint64_t id, hwt_task *task, uint64_t began_ns)
 
 	worker->now_ns = timer_now(timer);
 	held_ns = worker->now_ns - began_ns;
-	if (held_ns <= timer->slow_task_ns)
+	if (held_ns <= timer->options.slow_task_ns)
 		return;
 	PROBE(slow_task, timer, id, task, held_ns);
 	a64_count(&worker->slow_tasks, 1);
@@ -367,14 +367,14 @@ worker_expire(struct hwt *timer, uint32_t index, uint64_t tick)
 	task = record_task(record);
 	note_lateness(timer, seen.deadline_ns);
 	PROBE(expire, timer, id, seen.deadline_ns, timer->worker.now_ns);
-	began_ns = timer->slow_task_ns != 0 ? timer_now(timer) : 0;
+	began_ns = timer->options.slow_task_ns != 0 ? timer_now(timer) : 0;
 	if (executor != NULL) {
 		worker_hand_over(timer, executor, id);
 	} else {
 		timer->worker.tasks_started++;
 		timer_run_record(timer, record, index);
 	}
-	if (timer->slow_task_ns != 0 && process_owns(timer->epoch))
+	if (timer->options.slow_task_ns != 0 && process_owns(timer->epoch))
 		note_slowness(timer, id, task, began_ns);
 }
 
@@ -394,7 +394,8 @@ worker_tick(struct hwt *timer, uint64_t tick)
 	timer->wheel.next_tick = tick + 1;
 	worker->now_ns = timer_now(timer);
 	a64_count(&worker->ticks, 1);
-	if (worker->now_ns - timer_boundary(timer, tick) > timer->tick_ns)
+	if (worker->now_ns - timer_boundary(timer, tick) >
+	    timer->options.tick_ns)
 		a64_count(&worker->late_ticks, 1);
 	wheel_walk_start(&timer->wheel, &walk, tick);
 	while ((index = wheel_walk_take(&timer->wheel, &walk)) != 0) {
@@ -476,7 +477,7 @@ worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns)
 		 * due_ns 0 needs to wake the worker. */
 		before_ns = tick == timer->wheel.next_tick
 		    ? 1
-		    : *until_ns - timer->tick_ns + 1;
+		    : *until_ns - timer->options.tick_ns + 1;
 	}
 	/* E:called acquire */
 	sequence = a64_load_acquire(&timer->wake_sequence);
@@ -567,7 +568,7 @@ void
 timer_turn_end(struct hwt *timer)
 {
 	struct lifecycle *life = &timer->life;
-	bool manual = (timer->flags & HWT_MANUAL) != 0;
+	bool manual = (timer->options.flags & HWT_MANUAL) != 0;
 
 	(void)pthread_mutex_lock(&life->lock);
 	a64_store_relaxed(&life->driver, manual ? DRIVER_NONE : DRIVER_ENDED);
@@ -581,7 +582,7 @@ worker_main(void *argument)
 {
 	struct hwt *timer = argument;
 
-	thread_begin(timer->life.thread_name, timer->life.thread_attr);
+	thread_begin(timer->life.thread_name, timer->options.thread_attr);
 	thread_state.worker_frame.serial = timer->serial;
 	thread_state.frames = &thread_state.worker_frame;
 	if (process_add_worker())

@@ -91,11 +91,9 @@ options_are_valid(const struct hwt_options *o)
 static void
 timer_set_options(struct hwt *timer, const struct hwt_options *options)
 {
-	timer->tick_ns =
-	    options->tick_ns != 0 ? options->tick_ns : TICK_DEFAULT_NS;
-	timer->flags = options->flags;
-	timer->max_pending = options->max_pending;
-	timer->slow_task_ns = options->slow_task_ns;
+	timer->options = *options;
+	if (options->tick_ns == 0)
+		timer->options.tick_ns = TICK_DEFAULT_NS;
 	if (options->executor != NULL)
 		timer->executor = *options->executor;
 	if (options->clock != NULL)
@@ -104,7 +102,6 @@ timer_set_options(struct hwt *timer, const struct hwt_options *options)
 		timer->wake = *options->wake;
 	if (options->log != NULL)
 		timer->log = *options->log;
-	timer->life.thread_attr = options->thread_attr;
 	name_copy(timer->life.thread_name, options->thread_name, "hwt-worker");
 }
 
@@ -141,7 +138,7 @@ hwt_create(struct hwt **timer, const struct hwt_options *options)
 	clock_prepare();
 	made->epoch = process_epoch();
 	a64_store_relaxed(&made->wake_sequence, 1);
-	if (made->flags & HWT_MANUAL)
+	if (made->options.flags & HWT_MANUAL)
 		a64_store_relaxed(&made->phase, PHASE_RUNNING);
 	process_add_timer(made);
 	DEBUG_MADE("timer", made, made->epoch);
@@ -169,8 +166,8 @@ static int
 attempt_start(struct hwt *timer)
 {
 	struct lifecycle *life = &timer->life;
-	int error =
-	    thread_create(&life->thread, life->thread_attr, worker_main, timer);
+	int error = thread_create(
+	    &life->thread, timer->options.thread_attr, worker_main, timer);
 
 	if (error == 0) {
 		a64_store_relaxed(&life->driver, DRIVER_ACTIVE);
@@ -204,7 +201,7 @@ hwt_start(struct hwt *timer)
 {
 	int error = timer_check(timer, true);
 
-	if (error == 0 && (timer->flags & HWT_MANUAL))
+	if (error == 0 && (timer->options.flags & HWT_MANUAL))
 		error = -EINVAL;
 	return error != 0 ? error : timer_start(timer);
 }

@@ -10,7 +10,7 @@ timer_turn_begin(struct hwt *timer)
 	struct lifecycle *life = &timer->life;
 	int error = 0;
 
-	if (!(timer->flags & HWT_MANUAL))
+	if (!(timer->options.flags & HWT_MANUAL))
 		return -EINVAL;
 	(void)pthread_mutex_lock(&life->lock);
 	if (timer_is_stopping(timer))

@@ -51,6 +51,7 @@
 #include <stddef.h>
 
 #include "hwt.h"
+#include "core/counters.h"
 #include "core/process.h"
 #include "sys/secret.h"
 
@@ -162,8 +163,8 @@ struct cache {
 	uint32_t count;
 	/* announced_sequence of the last sleep that its thread has ended. */
 	uint64_t woken_sleep;
-	a64_t accepted, ended; /* pending is the difference */
-	a64_t started, cancelled, rescheduled, rejected;
+	CACHE_COUNTERS(COUNTER_MEMBER)
+	a64_t ended; /* what is scheduled and has not is pending */
 	a64_t returned; /* from executors, with their hwt_run calls */
 	uint32_t slot[CACHE_SLOTS];
 	/* Each new thread reads it in all caches, and would take a line with

@@ -35,7 +35,7 @@ struct worker {
 	uint64_t woken_tick; /* next_tick in the turn after they last did */
 	uint64_t refused_logged_ns, slow_logged_ns; /* 0: never */
 	uint64_t tasks_started; /* in the worker itself */
-	a64_t executor_refused, ticks, wakeups, late_ticks, slow_tasks;
+	WORKER_COUNTERS(COUNTER_MEMBER)
 	a64_t lateness_max, lateness_sum; /* ns */
 	a64_t lateness[64];
 };
@@ -63,7 +63,6 @@ struct lifecycle {
 	uint64_t stopped_ns; /* when the stop that got the list was called */
 	uint64_t unprocessed; /* timeouts in the list, until a stop gets it */
 	pthread_t thread;
-	const pthread_attr_t *thread_attr;
 	char thread_name[NAME_BYTES];
 };
 
@@ -72,11 +71,10 @@ struct hwt {
 	uint64_t epoch;
 	uint64_t serial;
 	a64_t phase; /* enum phase; changes under the lifecycle lock */
-	uint64_t tick_ns;
 	uint64_t origin_ns;
-	uint64_t max_pending;
-	uint64_t slow_task_ns;
-	uint32_t flags;
+	/* Defaults filled in. Of its pointers only thread_attr is used: what
+	 * the others pointed to is copied below, and into life. */
+	struct hwt_options options;
 	struct hwt_executor
 	    executor; /* execute NULL: tasks run in the worker */
 	struct hwt_clock clock; /* now_ns NULL: CLOCK_MONOTONIC */
@@ -153,7 +151,7 @@ remaining_at(struct wide seen, uint64_t now_ns)
 static inline uint64_t
 timer_now_ahead(const struct hwt *timer)
 {
-	if (timer->flags & HWT_MANUAL)
+	if (timer->options.flags & HWT_MANUAL)
 		return timer_now(timer);
 	return clock_ahead_ns(&thread_state.sample);
 }
@@ -174,7 +172,7 @@ timer_tick_at(const struct hwt *timer, uint64_t now_ns)
 {
 	if (now_ns < timer->origin_ns)
 		return 0;
-	return (now_ns - timer->origin_ns) / timer->tick_ns;
+	return (now_ns - timer->origin_ns) / timer->options.tick_ns;
 }
 
 /* The tick that a deadline belongs to, if it has not been begun: that of the
@@ -186,13 +184,14 @@ timer_tick_of(const struct hwt *timer, uint64_t deadline_ns)
 		return TICK_NEVER;
 	if (deadline_ns <= timer->origin_ns)
 		return 0;
-	return (deadline_ns - timer->origin_ns - 1) / timer->tick_ns + 1;
+	return (deadline_ns - timer->origin_ns - 1) / timer->options.tick_ns +
+	    1;
 }
 
 static inline uint64_t
 timer_boundary(const struct hwt *timer, uint64_t tick)
 {
-	return timer->origin_ns + tick * timer->tick_ns;
+	return timer->origin_ns + tick * timer->options.tick_ns;
 }
 
 static inline bool
@@ -236,7 +235,7 @@ static inline void
 pending_release(struct hwt *timer, uint64_t count)
 {
 	/* E:permits release */
-	if (timer->max_pending != 0)
+	if (timer->options.max_pending != 0)
 		(void)a64_add_seq(&timer->permits, -count);
 }
 

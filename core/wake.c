@@ -28,7 +28,7 @@ wake_worker(struct hwt *timer, struct cache *cache, uint64_t due_ns)
 {
 	uint64_t sleep;
 
-	if (timer->flags & HWT_MANUAL) {
+	if (timer->options.flags & HWT_MANUAL) {
 		wake_manual(timer, due_ns);
 		return;
 	}
@@ -58,7 +58,7 @@ wake_worker_for_trim(struct hwt *timer)
 {
 	/* A thread that exits has no cache any more, and must not get one.
 	 * E:asleep fence */
-	if (!(timer->flags & HWT_MANUAL) &&
+	if (!(timer->options.flags & HWT_MANUAL) &&
 	    a64_load_seq(&timer->wake_before) != 0)
 		wake_worker(timer, cache_at_hand(timer), 0);
 }
@@ -67,7 +67,7 @@ static NOINLINE int
 notify_slowly(struct hwt *timer, uint32_t index, uint64_t due_ns)
 {
 	if (mpsc_push(&timer->queue, index, due_ns) &&
-	    !(timer->flags & HWT_MANUAL))
+	    !(timer->options.flags & HWT_MANUAL))
 		due_ns = 0;
 	wake_worker_if_needed(timer, due_ns);
 	return 0;

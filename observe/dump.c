@@ -142,14 +142,12 @@ print_timer(struct page *page, const struct hwt *timer, const struct copy *copy)
 	page_print(page,
 	    "hwt timer %p: %s\n"
 	    "tick_ns %" PRIu64 ", ticks_per_wheel %u, flags %u\n"
-	    "max_pending %" PRIu64 ", slow_task_ns %" PRIu64 "\n"
 	    "thread_name \"%s\"\n"
 	    "now %" PRIu64 " ns, next tick %" PRIu64 " at %" PRIu64
 	    " ns, %zu timeouts\n",
 	    (const void *)timer, copy->stopped ? "stopped" : "manual",
-	    timer->tick_ns, timer->wheel.mask + 1, timer->flags,
-	    timer->max_pending, timer->slow_task_ns, timer->life.thread_name,
-	    copy->now_ns, copy->next_tick,
+	    timer->options.tick_ns, timer->wheel.mask + 1, timer->options.flags,
+	    timer->life.thread_name, copy->now_ns, copy->next_tick,
 	    timer_boundary(timer, copy->next_tick), copy->count);
 }
 

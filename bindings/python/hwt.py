@@ -42,6 +42,7 @@ import collections
 import ctypes
 import errno
 import itertools
+import json
 import math
 import os
 
@@ -52,6 +53,7 @@ _LIBRARY = "libhwt.so.1"
 
 NEVER = 2**64 - 1
 _MANUAL = 1
+_JSON = 1
 
 
 class _Handle(ctypes.Structure):
@@ -109,20 +111,6 @@ class _Unprocessed(ctypes.Structure):
     ]
 
 
-class _Stats(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in (
-            "scheduled started cancelled rescheduled rejected executor_refused"
-            " pending ticks wakeups late_ticks slow_tasks lateness_ns_max"
-        ).split()
-    ] + [
-        ("lateness_ns_histogram", ctypes.c_uint64 * 64),
-        ("memory_bytes", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 16),
-    ]
-
-
 def _installed():
     beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), _LIBRARY)
     return beside if os.path.exists(beside) else "libhwt.so.1"
@@ -149,7 +137,7 @@ def _load():
         (integer, "hwt_reschedule", timer, _Handle, ns),
         (integer, "hwt_remaining", timer, _Handle, out(i64)),
         (u64, "hwt_pending_timeouts", timer),
-        (integer, "hwt_read_stats", timer, out(_Stats)),
+        (integer, "hwt_stats_write", timer, pointer, integer),
         (integer, "hwt_advance", timer, out(u64)),
         (integer, "hwt_next_wakeup", timer, out(u64)),
         (integer, "hwt_shared", out(timer)),
@@ -172,6 +160,8 @@ def _load():
 
 
 _hwt = _load()
+_c = ctypes.CDLL(None)
+_c.open_memstream.restype = ctypes.c_void_p
 
 
 class Error(OSError):
@@ -462,13 +452,19 @@ class Timer:
         return _hwt.hwt_pending_timeouts(self._pointer)
 
     def stats(self):
-        """The counters of struct hwt_stats, a dict."""
-        stats = _Stats()
-        _check(_hwt.hwt_read_stats(self._pointer, ctypes.byref(stats)))
-        result = {name: getattr(stats, name) for name, _ in _Stats._fields_}
-        del result["reserved"]
-        result["lateness_ns_histogram"] = list(stats.lateness_ns_histogram)
-        return result
+        """The counters of struct hwt_stats, a dict: hwt_stats_write's JSON."""
+        text, size = ctypes.c_char_p(), ctypes.c_size_t()
+        file = ctypes.c_void_p(_c.open_memstream(
+            ctypes.byref(text), ctypes.byref(size)))
+        if not file:
+            raise MemoryError
+        result = _hwt.hwt_stats_write(self._pointer, file, _JSON)
+        _c.fclose(file)
+        try:
+            _check(result)
+            return json.loads(text.value)
+        finally:
+            _c.free(text)
 
 
 class _Executor:

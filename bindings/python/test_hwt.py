@@ -551,7 +551,7 @@ class Layout(unittest.TestCase):
         structs = {
             "hwt_timeout": hwt._Handle, "hwt_clock": hwt._Clock,
             "hwt_options": hwt._Options, "hwt_timeout_info": hwt._Info,
-            "hwt_unprocessed": hwt._Unprocessed, "hwt_stats": hwt._Stats}
+            "hwt_unprocessed": hwt._Unprocessed}
         expected = {}
         for name, struct in structs.items():
             expected[f"sizeof(struct {name})"] = ctypes.sizeof(struct)

@@ -169,7 +169,7 @@ VERB1("owned", owned, count)
 	explore_check(count == 0);
 }
 
-ALONE("unshared", explore_check(timer->store.shared_cache.accepted == 0))
+ALONE("unshared", explore_check(timer->store.shared_cache.scheduled == 0))
 
 /* Nobody ends the same sleep twice, however slowly the worker wakes. */
 static uint64_t first_sleep;

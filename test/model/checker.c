@@ -522,12 +522,13 @@ check_counts(void)
 	uint32_t i;
 
 	for (i = 0; (cache = cache_counted(store, i)) != NULL; i++)
-		counted += a64_load_acquire(&cache->accepted) -
+		counted += a64_load_acquire(&cache->scheduled) -
 		    a64_load_acquire(&cache->ended);
 	must(counted == pending, 0,
-	    "count: accepted - ended is what is pending");
-	must(permits == (timer->max_pending != 0 ? pending : 0) &&
-		(timer->max_pending == 0 || permits <= timer->max_pending),
+	    "count: scheduled - ended is what is pending");
+	must(permits == (timer->options.max_pending != 0 ? pending : 0) &&
+		(timer->options.max_pending == 0 ||
+		    permits <= timer->options.max_pending),
 	    0, "count: a permit for each that is pending, up to the limit");
 	must(timer_dispatched(timer) == dispatched, 0,
 	    "count: what was dispatched and has not returned");

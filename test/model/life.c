@@ -9,61 +9,6 @@
 
 /* Making. */
 
-static uint64_t
-any_wheel(void)
-{
-	static const uint32_t lengths[] = {
-	    1, 1, 2, 3, 8, 8, 60, 64, 512, 512, 5000, 65536};
-
-	if (any_below(16) == 15)
-		return 1 + any_below(4096);
-	return ANY_OF(lengths);
-}
-
-static uint64_t
-power_of_two(uint64_t length)
-{
-	uint64_t power = 1;
-
-	while (power < length)
-		power *= 2;
-	return power;
-}
-
-static void
-choose_times(void)
-{
-	static const uint64_t ticks[] = {
-	    HWT_US(10), HWT_US(10), 12347, HWT_MS(1), HWT_MS(100), HWT_MIN(60)};
-	static const uint64_t starts[] = {0, 12345, UINT64_C(1) << 62,
-	    (UINT64_C(1) << 63) - (UINT64_C(1) << 45)};
-
-	model->tick_ns = ANY_OF(ticks);
-	model->start_ns = ANY_OF(starts);
-	if (any_below(16) == 15)
-		model->tick_ns = HWT_US(10) + any_word_of(40);
-	if (any_below(16) == 15)
-		model->start_ns = any_word_of(63);
-	model->now_ns = model->start_ns;
-}
-
-static void
-choose_size(uint64_t wheel)
-{
-	model->limit = any_below(4) == 0 ? 16 : 256;
-	model->left = 300 + any_below(3000);
-	if (wheel > 512)
-		model->left /= 8;
-	if (wheel <= 512 && any_below(20) == 0) {
-		model->limit = ENTRIES;
-		model->left = 700;
-	}
-	if (any_below(2) == 0)
-		model->max_pending = 1 + any_below(model->limit);
-	if (any_below(16) == 15)
-		model->max_pending = any_word();
-}
-
 static void
 choose_executors(void)
 {
@@ -116,27 +61,20 @@ wrap_generations(void)
 static void
 life_begin(void)
 {
-	uint64_t wheel = any_wheel();
 	struct hwt_clock clock = {.now_ns = model_clock, .ctx = model};
 	struct hwt_wake wake = {.wake = model_wake, .ctx = model};
 	struct hwt_log log = {.write = model_log};
-	struct hwt_options given = {.ticks_per_wheel = (uint32_t)wheel,
-	    .flags = HWT_MANUAL,
-	    .clock = &clock,
-	    .wake = &wake,
-	    .log = &log};
+	struct hwt_options given;
 
 	memset(model, 0, sizeof(*model));
-	choose_times();
-	choose_size(wheel);
+	choose_options();
 	choose_executors();
-	model->wheel = power_of_two(wheel);
-	if (any_below(2) == 0)
-		model->slow_ns = 1 + any_below(2 * model->tick_ns);
-	given.tick_ns = model->tick_ns;
-	given.max_pending = model->max_pending;
-	given.slow_task_ns = model->slow_ns;
+	given = model->options;
+	given.flags = HWT_MANUAL;
 	given.executor = executor_of(model->default_way);
+	given.clock = &clock;
+	given.wake = &wake;
+	given.log = &log;
 	if (model_now.failures && any_below(2) == 0)
 		plan_any();
 	if (model_rc(hwt_mailbox_create, (&model->mailbox), 0) != 0)

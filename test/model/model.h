@@ -8,9 +8,9 @@
  * calls of the system fail by plan (test/sim/plan.h): such an operation must
  * answer with an error that hwt.h lists, and must have changed nothing.
  *
- *   rules.c        the rules of the grid; what ends, begins and wakes; where
- *                  the timer calls back, which asks the model whether this
- *                  timeout may start now
+ *   rules.c        the options and the rules that they make: the grid; what
+ *                  ends, begins and wakes; where the timer calls back, which
+ *                  asks the model whether this timeout may start now
  *   operations.c   functions op_ do one operation on both sides and compare
  *   life.c         timers of ever other options: made, used, stopped, destroyed
  *   choices.c      the choices: at random, or as bytes say (a file, libFuzzer)
@@ -109,12 +109,10 @@ struct model {
 	enum way default_way;
 	struct hwt_mailbox *mailbox;
 
-	uint64_t tick_ns;
-	uint64_t wheel;
+	struct hwt_options options; /* it was made with them */
+	uint64_t wheel; /* its length */
 	uint64_t start_ns;
 	uint64_t now_ns;
-	uint64_t max_pending;
-	uint64_t slow_ns;
 	/* How many of entries are used. */
 	unsigned limit;
 	struct model_entry entries[ENTRIES];
@@ -158,7 +156,6 @@ struct model {
 
 	uint64_t expired;
 	struct hwt_stats expected;
-	uint64_t ticks_seen;
 };
 
 struct model_options {
@@ -218,6 +215,7 @@ uint64_t any_below(uint64_t bound);
 #define ANY_OF(array) (array)[any_below(sizeof(array) / sizeof((array)[0]))]
 
 /* rules.c */
+void choose_options(void);
 uint64_t last_tick(void);
 uint64_t deadline_after(uint64_t delay_ns);
 /* As the timer keeps it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the grid, and where the timer calls back. See model.h. */
+/* A timer's options and the rules that they make. See model.h. */
 #include "test/model/model.h"
 
 #include <inttypes.h>
@@ -41,8 +41,8 @@ model_object(const char *text)
 	(void)snprintf(line, sizeof(line),
 	    "timer %td, wheel %" PRIu64 ", tick %" PRIu64 ", start %" PRIu64
 	    ", clock %" PRIu64 ", operation %" PRIu64 ": %s",
-	    model - models, model->wheel, model->tick_ns, model->start_ns,
-	    model->now_ns, model->operation, text);
+	    model - models, model->wheel, model->options.tick_ns,
+	    model->start_ns, model->now_ns, model->operation, text);
 	model_failed(line);
 	abort();
 }
@@ -87,12 +87,84 @@ model_answered(const char *call, int rc, int expected)
 	return rc;
 }
 
+/* Options. */
+
+static uint64_t
+any_wheel(void)
+{
+	static const uint32_t lengths[] = {
+	    1, 1, 2, 3, 8, 8, 60, 64, 512, 512, 5000, 65536};
+
+	if (any_below(16) == 15)
+		return 1 + any_below(4096);
+	return ANY_OF(lengths);
+}
+
+static uint64_t
+power_of_two(uint64_t length)
+{
+	uint64_t power = 1;
+
+	while (power < length)
+		power *= 2;
+	return power;
+}
+
+static void
+choose_times(void)
+{
+	static const uint64_t ticks[] = {
+	    HWT_US(10), HWT_US(10), 12347, HWT_MS(1), HWT_MS(100), HWT_MIN(60)};
+	static const uint64_t starts[] = {0, 12345, UINT64_C(1) << 62,
+	    (UINT64_C(1) << 63) - (UINT64_C(1) << 45)};
+
+	model->options.tick_ns = ANY_OF(ticks);
+	model->start_ns = ANY_OF(starts);
+	if (any_below(16) == 15)
+		model->options.tick_ns = HWT_US(10) + any_word_of(40);
+	if (any_below(16) == 15)
+		model->start_ns = any_word_of(63);
+	model->now_ns = model->start_ns;
+}
+
+static void
+choose_size(uint64_t wheel)
+{
+	model->limit = any_below(4) == 0 ? 16 : 256;
+	model->left = 300 + any_below(3000);
+	if (wheel > 512)
+		model->left /= 8;
+	if (wheel <= 512 && any_below(20) == 0) {
+		model->limit = ENTRIES;
+		model->left = 700;
+	}
+	if (any_below(2) == 0)
+		model->options.max_pending = 1 + any_below(model->limit);
+	if (any_below(16) == 15)
+		model->options.max_pending = any_word();
+}
+
+/* What the rules below ask for. */
+void
+choose_options(void)
+{
+	uint64_t wheel = any_wheel();
+
+	choose_times();
+	choose_size(wheel);
+	model->options.ticks_per_wheel = (uint32_t)wheel;
+	model->wheel = power_of_two(wheel);
+	if (any_below(2) == 0)
+		model->options.slow_task_ns =
+		    1 + any_below(2 * model->options.tick_ns);
+}
+
 /* The grid. */
 
 uint64_t
 last_tick(void)
 {
-	return (model->now_ns - model->start_ns) / model->tick_ns;
+	return (model->now_ns - model->start_ns) / model->options.tick_ns;
 }
 
 uint64_t
@@ -127,7 +199,7 @@ deadline_at(uint64_t deadline_ns)
 static uint64_t
 boundary_of(uint64_t tick)
 {
-	return model->start_ns + tick * model->tick_ns;
+	return model->start_ns + tick * model->options.tick_ns;
 }
 
 static uint64_t
@@ -138,7 +210,8 @@ tick_of(uint64_t deadline_ns)
 	if (deadline_ns <= model->start_ns)
 		return open_tick();
 	offset_ns = deadline_ns - model->start_ns;
-	tick = offset_ns / model->tick_ns + (offset_ns % model->tick_ns != 0);
+	tick = offset_ns / model->options.tick_ns +
+	    (offset_ns % model->options.tick_ns != 0);
 	return tick > open_tick() ? tick : open_tick();
 }
 
@@ -204,7 +277,8 @@ held_count(void)
 bool
 there_is_room(void)
 {
-	return model->max_pending == 0 || pending_count() < model->max_pending;
+	return model->options.max_pending == 0 ||
+	    pending_count() < model->options.max_pending;
 }
 
 /* A deadline that comes before the announced wait wakes. */
@@ -311,8 +385,8 @@ check_due(const struct model_entry *entry)
 static void
 expiry_ended(void)
 {
-	if (model->slow_ns != 0 &&
-	    model->now_ns - model->expiry_ns > model->slow_ns)
+	if (model->options.slow_task_ns != 0 &&
+	    model->now_ns - model->expiry_ns > model->options.slow_task_ns)
 		model->expected.slow_tasks++;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hwt_stats_write: the counters as text for monitoring. One table has the names
- * of both formats, Prometheus's and JSON. Seconds are printed from nanoseconds
- * digit by digit: no number is rounded.
+ * hwt_read_stats, and hwt_stats_write: the counters as text for monitoring. One
+ * table has the names of both formats, Prometheus's and JSON. Seconds are
+ * printed from nanoseconds digit by digit: no number is rounded.
  *
  * Element k of the histogram counts times of [2^k, 2^(k+1)) ns. For Prometheus
  * it has fewer buckets, each of them whole: cumulative counts stay exact when
@@ -29,40 +29,19 @@
 
 static const struct figure {
 	const char *key; /* in JSON */
+	size_t offset; /* of a uint64_t, in struct hwt_stats */
 	const char *metric;
 	const char *type;
 	const char *help;
-	size_t offset; /* of a uint64_t, in struct hwt_stats */
 } figures[] = {
-#define FIGURE(key, metric, type, help)                                   \
-	{                                                                 \
-#key, metric, type, help, offsetof(struct hwt_stats, key) \
-	}
-    FIGURE(scheduled, "hwt_timeouts_scheduled_total", "counter",
-	"Timeouts that were accepted."),
-    FIGURE(started, "hwt_tasks_started_total", "counter",
-	"Tasks that were begun."),
-    FIGURE(cancelled, "hwt_timeouts_cancelled_total", "counter",
-	"Cancels that won."),
-    FIGURE(rescheduled, "hwt_timeouts_rescheduled_total", "counter",
-	"Reschedules that succeeded."),
-    FIGURE(rejected, "hwt_timeouts_rejected_total", "counter",
-	"Timeouts that were refused because of max_pending."),
-    FIGURE(executor_refused, "hwt_executor_refusals_total", "counter",
-	"Timeouts that executors refused."),
-    FIGURE(pending, "hwt_timeouts_pending", "gauge",
-	"Timeouts that were accepted and have not begun or ended."),
-    FIGURE(ticks, "hwt_ticks_total", "counter",
-	"Tick boundaries that the worker has begun."),
-    FIGURE(wakeups, "hwt_wakeups_total", "counter",
-	"Returns of the worker from sleep."),
-    FIGURE(late_ticks, "hwt_late_ticks_total", "counter",
-	"Ticks that were begun more than a tick late."),
-    FIGURE(slow_tasks, "hwt_slow_tasks_total", "counter",
-	"Tasks that held the worker longer than slow_task_ns."),
-    FIGURE(memory_bytes, "hwt_memory_bytes", "gauge",
-	"Memory that the timer holds."),
-};
+#define KEY(member) #member, offsetof(struct hwt_stats, member)
+#define ROW(member, metric, help) \
+	{KEY(member), "hwt_" metric "_total", "counter", help},
+    {KEY(pending), "hwt_timeouts_pending", "gauge",
+	"Timeouts that were accepted and have not begun or ended."},
+    {KEY(memory_bytes), "hwt_memory_bytes", "gauge",
+	"Memory that the timer holds."},
+    CACHE_COUNTERS(ROW) WORKER_COUNTERS(ROW)};
 
 #define FIGURES (sizeof(figures) / sizeof(figures[0]))
 
@@ -238,20 +217,49 @@ write_json(struct report *report)
 }
 
 int
+hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats)
+{
+	int error = timer_check(timer, stats != NULL);
+	const struct worker *worker;
+	const struct cache *cache;
+	uint32_t i;
+
+	if (error != 0)
+		return error;
+	memset(stats, 0, sizeof(*stats));
+#define ADD(member, ...) stats->member += a64_load_relaxed(&cache->member);
+	for (i = 0; (cache = cache_counted(&timer->store, i)) != NULL; i++) {
+		CACHE_COUNTERS(ADD)
+	}
+#define READ(member, ...) stats->member = a64_load_relaxed(&worker->member);
+	worker = &timer->worker;
+	WORKER_COUNTERS(READ)
+	stats->lateness_ns_max = a64_load_relaxed(&worker->lateness_max);
+	for (i = 0; i < ELEMENTS; i++)
+		stats->lateness_ns_histogram[i] =
+		    a64_load_relaxed(&worker->lateness[i]);
+	stats->pending = hwt_pending_timeouts(timer);
+	stats->memory_bytes = a64_load_relaxed(&timer->store.memory_bytes);
+	return 0;
+}
+
+int
 hwt_stats_write(const struct hwt *timer, FILE *file, enum hwt_format format)
 {
 	struct report report = {
 	    .page = {.file = file}, .heads = format == HWT_PROMETHEUS};
-	int error = hwt_read_stats(timer, &report.stats);
+	int error = timer_check(timer,
+	    file != NULL && format >= HWT_PROMETHEUS &&
+		format <= HWT_PROMETHEUS_SAMPLES);
 
 	if (error != 0)
 		return error;
-	if (file == NULL || format < HWT_PROMETHEUS ||
-	    format > HWT_PROMETHEUS_SAMPLES)
-		return -EINVAL;
+	/* The sum is read before the histogram and counted after it, and so is
+	 * of no timeout that the histogram misses. */
+	report.lateness_ns_sum = a64_load_acquire(&timer->worker.lateness_sum);
+	(void)hwt_read_stats(timer, &report.stats);
 	quote_name(report.name, timer->life.thread_name);
 	report.serial = timer->serial;
-	report.lateness_ns_sum = a64_load_relaxed(&timer->worker.lateness_sum);
 	if (format == HWT_JSON)
 		write_json(&report);
 	else
