@@ -154,6 +154,14 @@ call(const char *queue, const struct words *words)
 	    reply != NULL ? reply->str : error_text(error));
 }
 
+/* An answer has the form of its command's. */
+static void
+expect(bool right)
+{
+	if (!right)
+		program_fail(STATUS_SERVER, "%s", error_text(-EPROTO));
+}
+
 /* Bytes that are no printable ASCII, and backslashes, as \xHH. */
 static void
 print_bytes(FILE *to, const char *bytes, size_t length)
@@ -193,12 +201,15 @@ print_value(const redisReply *value, bool time)
 static int
 print_pairs(redisReply *reply)
 {
-	bool task = reply->element[1]->type != REDIS_REPLY_INTEGER;
+	bool task;
 	size_t i;
 
+	expect(reply->elements >= 2);
+	task = reply->element[1]->type != REDIS_REPLY_INTEGER;
 	for (i = 0; i + 1 < reply->elements; i += 2) {
 		const char *name = reply->element[i]->str;
 
+		expect(name != NULL);
 		printf("%-20s ", name);
 		print_value(reply->element[i + 1],
 		    task &&
@@ -262,6 +273,7 @@ run_add(struct words *words, int argc, char **argv)
 	words_add(words, added);
 	words_add_bytes(words, payload, length);
 	reply = call(argv[0], words);
+	expect(reply->elements == 1);
 	state = reply->element[0]->integer;
 	freeReplyObject(reply);
 	free(input);
@@ -283,6 +295,7 @@ run_on_ids(struct words *words, int argc, char **argv)
 	for (i = 1; i < argc; i++)
 		words_add(words, argv[i]);
 	reply = call(argv[0], words);
+	expect(reply->elements == (size_t)argc - 1);
 	for (i = 1; i < argc; i++) {
 		if (reply->element[i - 1]->integer == 1)
 			continue;
@@ -333,6 +346,7 @@ print_list(struct words *words, const char *queue, const char *state)
 	do {
 		words->word[2].length = strlen(cursor);
 		reply = call(queue, words);
+		expect(reply->elements == 2 && reply->element[0]->str != NULL);
 		for (i = 0; i < reply->element[1]->elements; i++) {
 			const redisReply *task = reply->element[1]->element[i];
 

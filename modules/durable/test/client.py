@@ -566,6 +566,18 @@ class Fakes(Scratch):
                     (text, answer))
             client.end()
 
+    def test_hwtctl_survives_garbage(self):
+        for text in (b':0\r\n', b'$-1\r\n', b'+OK\r\n', b'*0\r\n', b'*1\r\n:7\r\n',
+                     b'*1\r\n*1\r\n:0\r\n', b'*2\r\n:0\r\n:0\r\n',
+                     b'*3\r\n$1\r\n0\r\n:0\r\n:1\r\n'):
+            fake = self.fake(lambda words, text=text: text)
+            for words in (('add', 'q'), ('cancel', 'q', 'a'), ('stat', 'q'),
+                          ('show', 'q', 'a'), ('list', 'q', 'due')):
+                ended = subprocess.run(
+                    [BUILD + '/hwtctl', '--server', f'127.0.0.1:{fake.port}',
+                     *words], capture_output=True, timeout=60, check=False)
+                self.assertIn(ended.returncode, (0, 1, 3), (text, words))
+
     def test_an_answer_without_end_is_not_gathered(self):
         """It is cut off long before the client has no more time."""
         mib = b'x' * 1048576
