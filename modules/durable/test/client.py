@@ -179,8 +179,11 @@ class Driven:
                 ('fail', 'fail,why'), ('now', 'now'), ('later', 'later'),
                 ('again', 'later')):
             client.call('add', 'q', name, 0, payload, 3, 20)
-        client.call('work', 'q', 4, 5000, 16)
-        self.assertTrue(client.wait(11))
+        # Those that fail for one reason are ended together.
+        for i in range(40):
+            client.call('add', 'p', f'x{i}', 0, f'fail,why{i % 3}')
+        client.call('work', 'q,p', 4, 5000, 16)
+        self.assertTrue(client.wait(51))
         self.assertTrue(until(
             lambda: client.call('finish', 'later', 0) == '0'))
         self.assertEqual(client.call('finish', 'later', 0), '-ESTALE')
@@ -188,9 +191,13 @@ class Driven:
             lambda: client.call('finish', 'again', 2, 0, 'bad') == '0'))
         self.assertEqual(client.call('finish', 'again', 4), '-EINVAL')
         self.assertEqual(client.call('stop', 20000), '0')
-        self.assertEqual(client.ids(), {'done': 1, 'soon': 3, 'policy': 3,
-                                        'fail': 1, 'now': 1, 'later': 1,
-                                        'again': 1})
+        for i in range(40):
+            self.assertTrue(client.call('get', 'p', f'x{i}').endswith(
+                f'|why{i % 3}'), i)
+        self.assertEqual({name: count for name, count in client.ids().items()
+                          if name[0] != 'x'},
+                         {'done': 1, 'soon': 3, 'policy': 3, 'fail': 1,
+                          'now': 1, 'later': 1, 'again': 1})
         self.assertEqual(client.call('get', 'q', 'fail'),
                          '0 5 1 3 8 fail why|why')
         self.assertEqual(client.call('get', 'q', 'again'),
