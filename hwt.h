@@ -49,12 +49,12 @@
  *                   0.1 us per record that is due make a timeout late.
  *   once            Every accepted timeout ends exactly once: started,
  *                   cancelled, or returned by stop, whatever calls race.
- *   rounds          Delays have any length. Those of later revolutions are
- *                   passed over without access, unless their entry moves.
+ *   rounds          Delays have any length. A timeout of a later revolution
+ *                   stays in its bucket, unread unless its entry moves.
  *   prompt-release  A record is free after hwt_cancel, in an executor after
  *                   hwt_run. Memory grows with live timeouts, not calls.
- *   quiet           No wake-up before the earliest deadline, but one for each
- *                   superseded one, and one per long sleep for calls.
+ *   quiet           The worker wakes only for the earliest deadline, even if
+ *                   cancelled or moved, and once per long sleep to tidy up.
  *   catch-up        After a stall or suspend, empty ticks are skipped by
  *                   arithmetic, and due tasks run in tick order.
  *   tick-order      Tasks of an earlier tick come first; no order within a
@@ -193,8 +193,8 @@ struct hwt_wake {
 	void *ctx;
 };
 
-/* write gets warnings: message is one line without a newline, level that of
- * syslog(3). It may call what execute may; the worker waits for it. */
+/* write gets warnings: one line without a newline, and a level of syslog(3). It
+ * may call the functions that execute may; the worker waits for it. */
 struct hwt_log {
 	void (*write)(void *ctx, int level, const char *message);
 	void *ctx;
@@ -220,7 +220,7 @@ struct hwt_options {
 	/* A task or an execute that holds the worker longer is counted, and
 	 * logged at most once a second; 0: off. */
 	uint64_t slow_task_ns;
-	/* Gets due timeouts that have none of their own; NULL: the worker. */
+	/* Of timeouts scheduled without an executor; NULL: the worker. */
 	const struct hwt_executor *executor;
 	/* NULL: CLOCK_MONOTONIC. Another clock only with HWT_MANUAL. */
 	const struct hwt_clock *clock;
@@ -376,20 +376,20 @@ HWT_MUST_CHECK
 int hwt_cancel(struct hwt *timer, hwt_timeout timeout);
 
 /* Cancels timeout, and waits until its task is not running. 0: the caller owns
- * arg now, as one call does: that which cancelled the timeout before it started
+ * arg now. Only one call gets 0: the one that cancelled it before it started
  * or, for a running periodic one, the first hwt_cancel_wait. Others get
  * -ENOENT. Hold no lock that the task takes. Mutual waits deadlock.
  * [any][cb]. Waits while the task runs.
  * -ENOENT   it has ended, or never existed, or another call owns arg
- * -EDEADLK  called from that very task; a periodic timeout goes on */
+ * -EDEADLK  called from that very task; a periodic timeout continues */
 HWT_MUST_CHECK
 int hwt_cancel_wait(struct hwt *timer, hwt_timeout timeout);
 
 /* Moves the deadline. 0: the only deadline is now delay_ns from this call, or
- * deadline_ns on the timer's clock; the handle stays the same. The ranges are
- * those of hwt_new_timeout and hwt_new_timeout_at. The task of a periodic
- * timeout may reschedule its own: later runs are whole periods after that
- * deadline; -ENOENT if the timer is being stopped.
+ * deadline_ns on the timer's clock; the handle stays the same. Ranges are as
+ * for hwt_new_timeout and hwt_new_timeout_at. The task of a periodic timeout
+ * may reschedule it: later runs are whole periods after that deadline; -ENOENT
+ * if the timer is being stopped.
  * [any][cb]. Lock-free, O(1), no allocation.
  * -EINPROGRESS  handed over to an executor, or running
  * -ENOENT       it has ended, or never existed
@@ -404,11 +404,11 @@ int hwt_reschedule_at(
  * *timeout becomes its handle before its task can start. {0}: none yet. Always
  * pass the same arg.
  *
- * What has ended, is running, or is held by an executor is replaced; the latter
- * is cancelled once the new one exists, and may start before that. A running
- * task continues, and does nothing if its handle is not *timeout: before you
- * free arg, hwt_cancel_wait the old handle, too (copy it before the call). A
- * periodic timeout is replaced in its last run alone; its task reschedules it.
+ * One that has ended, is running, or is held by an executor is replaced. In an
+ * executor it is cancelled once the new one exists, and may start before that.
+ * A running task continues; let it do nothing if its handle is not *timeout.
+ * Before you free arg, hwt_cancel_wait the old handle, too (copy it before the
+ * call). A periodic timeout is replaced only in its last run.
  *
  * To close a connection, cancel the handle and set *timeout to HWT_CLOSED, else
  * a later touch revives it. The caller serializes all use of the variable.

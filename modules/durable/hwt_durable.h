@@ -52,11 +52,11 @@
  *
  * All functions return 0 or a negative errno value. They may be called from any
  * thread, but hwt_durable_close, and the stop of a worker, not at the same time
- * as another call with the same handle or worker. A call blocks until the server has
- * answered, for about timeout_ns at most; if the server was given by name, the
- * look-up of that name takes as long as the system's resolver does. Calls of
- * several threads at a time share a message, and adds of theirs a command.
- * Durations are in nanoseconds and are rounded up to whole milliseconds.
+ * as another call with the same handle or worker. A call blocks until the
+ * server has answered, for about timeout_ns at most, and while the system's
+ * resolver looks up the server's name. Concurrent calls of several threads
+ * share a message, and their adds a command. Durations are in nanoseconds and
+ * are rounded up to whole milliseconds.
  *
  * In a child process, every function returns -EOWNERDEAD for what its parent
  * has opened or started, and frees nothing. The child's copy of a callback may
