@@ -444,9 +444,9 @@ uint64_t hwt_pending_timeouts(const struct hwt *timer);
 /* Gets a snapshot of the counters. [any][cb]. */
 int hwt_read_stats(const struct hwt *timer, struct hwt_stats *stats);
 
-/* For executors: starts the task of a timeout that was handed over, unless it
- * was cancelled meanwhile; then it frees the record and returns -ENOENT. Call
- * it once, on any thread, or inside execute. [any][cb].
+/* For executors of your own: starts a task that was handed over, unless it was
+ * cancelled meanwhile; then it frees the record. [any][cb]. Call it once, on
+ * any thread, also inside execute, but not if a pool or mailbox holds it.
  * -ENOENT  cancelled; or a second call, or not handed over: no effect */
 int hwt_run(struct hwt *timer, hwt_timeout timeout);
 
