@@ -72,7 +72,8 @@ struct meaning {
 	const char *word; /* which it begins with */
 	enum {
 		ACTION_NONE, /* the reply is the result; error says why */
-		ACTION_AGAIN, /* perhaps of another; error is for when it lasts */
+		/* Perhaps at another node; error is for when it lasts. */
+		ACTION_AGAIN,
 		ACTION_MOVED, /* its slot is elsewhere from now on */
 		ACTION_ASK /* this once, another node is to be asked */
 	} action;

@@ -574,8 +574,9 @@ class Fakes(Scratch):
             client.end()
 
     def test_hwtctl_survives_garbage(self):
-        for text in (b':0\r\n', b'$-1\r\n', b'+OK\r\n', b'*0\r\n', b'*1\r\n:7\r\n',
-                     b'*1\r\n*1\r\n:0\r\n', b'*2\r\n:0\r\n:0\r\n',
+        for text in (b':0\r\n', b'$-1\r\n', b'+OK\r\n', b'*0\r\n',
+                     b'*1\r\n:7\r\n', b'*1\r\n*1\r\n:0\r\n',
+                     b'*2\r\n:0\r\n:0\r\n',
                      b'*3\r\n$1\r\n0\r\n:0\r\n:1\r\n'):
             fake = self.fake(lambda words, text=text: text)
             for words in (('add', 'q'), ('cancel', 'q', 'a'), ('stat', 'q'),
