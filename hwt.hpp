@@ -268,7 +268,7 @@ public:
 			return;
 		switch (hwt_cancel_wait(timer_, handle_)) {
 		case -EDEADLK:
-			/* A periodic one would go on otherwise. */
+			/* A periodic one would continue otherwise. */
 			static_cast<void>(hwt_cancel(timer_, handle_));
 			node_->abandoned = true;
 			break;

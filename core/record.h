@@ -23,7 +23,7 @@
  * stop_sweep moves PENDING to UNPROCESSED, which is final.
  *
  * HAS_ENTRY, a flag of the word, says that the wheel has an entry for the
- * record at a tick which is not after that of its deadline, or that the
+ * record at a tick which is not after its deadline's, or that the
  * deadline is never due. Only the worker sets the flag, when it takes the
  * timeout over. It clears the flag when it expires the timeout, and when it has
  * removed the entry of a record that is not PENDING; callers clear it with the

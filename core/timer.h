@@ -111,7 +111,7 @@ timer_now(const struct hwt *timer)
 	return clock_monotonic_ns();
 }
 
-/* Whether a call may go on: its timer is one of this process, and its other
+/* Whether a call may continue: its timer is one of this process, and its other
  * arguments are valid. */
 static inline int
 timer_check(const struct hwt *timer, bool valid)
@@ -175,7 +175,7 @@ timer_tick_at(const struct hwt *timer, uint64_t now_ns)
 	return (now_ns - timer->origin_ns) / timer->options.tick_ns;
 }
 
-/* The tick that a deadline belongs to, if it has not been begun: that of the
+/* The tick that a deadline belongs to, if it has not been begun: the one of the
  * first boundary at or after it. */
 static inline uint64_t
 timer_tick_of(const struct hwt *timer, uint64_t deadline_ns)
@@ -276,7 +276,7 @@ void worker_take_due(struct hwt *timer);
 /* Does one bounded piece of housekeeping. False: nothing is left to do. */
 bool worker_tidy(struct hwt *timer, bool idle);
 /* Removes stale entries before the first live one, a bounded number with each
- * call. True: call it again. Otherwise *tick is that of the first entry. */
+ * call. True: call it again. Otherwise *tick is the first entry's. */
 bool worker_drop_stale(struct hwt *timer, uint64_t *tick);
 /* Before a sleep until that tick. False: something was pushed meanwhile. */
 bool worker_announce(struct hwt *timer, uint64_t tick, uint64_t *until_ns);

@@ -74,7 +74,7 @@ struct wheel {
 	struct bitmap free; /* chunks */
 	/* Pages of free chunks that were returned to the system. */
 	uint64_t *decommitted;
-	uint32_t trimmed; /* the page with which wheel_trim goes on */
+	uint32_t trimmed; /* the page with which wheel_trim continues */
 };
 
 /* A walk through the entries of one tick. */

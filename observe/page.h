@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing text to a FILE, with one error for all of it. No number depends on
- * the locale: formats are those of whole numbers. */
+ * the locale: only whole numbers are formatted. */
 #ifndef HWT_PAGE_H
 #define HWT_PAGE_H
 

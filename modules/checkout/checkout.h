@@ -3,8 +3,8 @@
  * The inside of a checkout, and what its source files share; DESIGN lists them.
  * LOCKS. A shard's lock protects the waiters of the objects whose addresses
  * fall on it, the members of such groups, and the list of such requests that
- * wait. No thread holds two locks, but a shard's and then that of a thread that
- * sleeps; and none while it calls user code or the timer.
+ * wait. A thread holds at most one lock, except a sleeping thread's inside of a
+ * shard's, and none while it calls user code or the timer.
  */
 #ifndef HWT_CHECKOUT_INSIDE_H
 #define HWT_CHECKOUT_INSIDE_H

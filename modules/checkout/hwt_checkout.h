@@ -39,10 +39,10 @@
  *                  memory and no timeout, and no lock unless of a group.
  *
  * WHERE granted RUNS. In any call of acquire, acquire_wait, try, release,
- * cancel, resume, retire and shutdown, also that of another request; and in
+ * cancel, resume, retire and shutdown, also for another request; and in
  * tasks of the timer. A mutex that any granted locks must not be locked where
  * these are called: release would deadlock. Let granted post to the thread that
- * is to go on: hwt_mailbox_post.
+ * is to continue: hwt_mailbox_post.
  *
  * All functions may be called from any thread. int functions return 0, or what
  * they say, or a negative errno value; then nothing has changed. Times are in
@@ -127,7 +127,7 @@ struct hwt_checkout_stats {
 	uint64_t released; /* of those granted */
 	/* How long the one that waits longest has waited; 0: none waits. */
 	uint64_t longest_wait_ns;
-	/* All waits that have ended. Element k counts those of [2^k, 2^(k+1))
+	/* All waits that have ended. Element k counts waits of [2^k, 2^(k+1))
 	 * ns; 0 counts in element 0. */
 	uint64_t wait_ns_sum, wait_ns_max, wait_ns_histogram[64];
 	uint64_t reserved[8];
@@ -156,7 +156,7 @@ int hwt_checkout_shutdown(struct hwt_checkout *checkout);
 HWT_MUST_CHECK
 int hwt_checkout_destroy(struct hwt_checkout *checkout);
 
-/* Requests take their objects in ascending order, and those of equal order by
+/* Requests take their objects in ascending order, objects of equal order by
  * address. The memory must not be an object in use. */
 int hwt_object_init(
     struct hwt_checkout *checkout, struct hwt_object *object, uint64_t order);
@@ -288,7 +288,7 @@ int hwt_checkout_read_stats(
  *   load-failure    goes to all requests that want the object; the next one
  *                   loads again.
  *   load-leaves     A deadline, a cancel, a shutdown ends the wait for a load;
- *                   the load goes on, and the object stays. A pause does not
+ *                   the load continues, and the object stays. A pause does not
  *                   wait for loads.
  *   unload-alone    Nobody has the object, nor wants it, when it is chosen;
  *                   until unload has answered, nobody gets it. Who wants it
@@ -364,7 +364,7 @@ struct hwt_store_stats {
 	/* Items of requests so far: found; not there; with its load or unload
 	 * under way. */
 	uint64_t hits, misses, joined;
-	/* Loads that have ended, those in vain; unloads; those refused. */
+	/* Loads that have ended, and that failed; unloads, and refused ones. */
 	uint64_t loads, failures, unloads, refusals;
 	uint64_t reserved[8];
 };

@@ -2,7 +2,7 @@
 /*
  * hwt_checkout for C++17 and later: header only, and optional. The promises of
  * hwt_checkout.h hold, and its functions take get() of these; errors and
- * durations are those of hwt.hpp.
+ * durations are as in hwt.hpp.
  *
  *   hwt_cxx::checkout checkout(timer);
  *   hwt_object_init(checkout.get(), &account.object, account.number);
@@ -25,8 +25,8 @@
  * of a type that only moves. One thread at a time may use a hold.
  *
  * A checkout outlives its stores and holds, and ends before its timer; a store
- * outlives its holds. The destructor of a checkout ends all waits; that of a
- * store unloads all. If something is out then, they call std::terminate, and so
+ * outlives its holds. A checkout's destructor ends all waits, a store's
+ * unloads all. If something is out then, they call std::terminate, and so
  * does an exception that leaves a callable.
  */
 #ifndef HWT_CHECKOUT_HPP

@@ -3,11 +3,11 @@
  * The time of a queue, for hosts; the machine itself has no clock.
  *
  * It is the wall clock's, but never falls, also after a promotion to a server
- * whose clock is behind; and while the wall clock is behind, it goes on at nine
+ * whose clock is behind; and while the wall clock is behind, it runs at nine
  * tenths of the speed of the monotonic clock. So a clock that was set ahead and
  * back delays no task for longer than it lasted.
  *
- * The steady clock is the monotonic one, and goes on where the last host's
+ * The steady clock is the monotonic one, continued from where the last host's
  * stood: while no server runs, no lease ends.
  */
 #ifndef HWT_DURABLE_CLOCK_H
@@ -41,7 +41,7 @@ clock_steady_ns(void)
 	return clock_read_ns(CLOCK_MONOTONIC);
 }
 
-/* After a start or a promotion: goes on from what the machine says. */
+/* After a start or a promotion: continues from the machine's times. */
 static inline void
 clock_begin(struct queue_clock *clock, const struct machine *machine)
 {

@@ -37,8 +37,8 @@
  *                  id: an add then finds what the first one has stored.
  *   whole          An add with an invalid element stores nothing.
  *
- * Not promised: an order of tasks that are due in one queue, though it is by
- * and large that of their due times.
+ * Not promised: an order of tasks that are due in one queue, though it is
+ * roughly the order of their due times.
  *
  * LEVELS. A queue keeps what it has acknowledged through kill -9 of the server
  * and a loss of power, unless hwtctl queue --level memory says that it need
@@ -60,7 +60,7 @@
  *
  * In a child process, every function returns -EOWNERDEAD for what its parent
  * has opened or started, and frees nothing. The child's copy of a callback may
- * go on and must end in _exit or exec.
+ * continue and must end in _exit or exec.
  *
  * Errors that several functions share:
  *
@@ -118,7 +118,7 @@ struct hwt_durable_options {
 	 *   "file:DIR": no server; the queues are in this process, and stored
 	 *   in DIR, which no other process may have open */
 	const char *servers;
-	/* A prefix of all queues: those of two spaces are apart. Of queue Q the
+	/* A prefix of all queues: two spaces share none. Of queue Q the
 	 * key is {SPACE:Q}. NULL: "hwt". */
 	const char *space;
 	const char *user; /* of Redis' ACL; NULL: the default user */
@@ -306,8 +306,8 @@ struct hwt_durable_delivery {
 	uint32_t attempt; /* from 1 */
 	uint32_t max_attempts;
 	uint64_t due_unix_ns; /* of this attempt */
-	/* Greater than that of each attempt before, also of a task with the
-	 * same id that was forgotten. A store that remembers the greatest one
+	/* Greater than any earlier attempt's, also of a forgotten task with the
+	 * same id. A store that remembers the greatest one
 	 * it has seen of an id, and refuses what comes with a lesser one, is
 	 * safe from an execution that comes late. */
 	uint64_t fence;

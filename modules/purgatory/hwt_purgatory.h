@@ -5,8 +5,8 @@
  * An operation is watched under one or more keys. Whoever changes what it waits
  * for calls hwt_purgatory_check with the key that the change concerns; then the
  * operation's predicate is called, and when it answers true the operation has
- * completed. If that does not happen before its deadline, it has expired. The
- * design is that of Kafka's DelayedOperationPurgatory.
+ * completed. If that does not happen before its deadline, it has expired. It
+ * follows Kafka's DelayedOperationPurgatory.
  *
  *   hwt_purgatory_create(&purgatory, timer, NULL)
  *   hwt_purgatory_watch(purgatory, &operation, &spec)   waits under spec.keys

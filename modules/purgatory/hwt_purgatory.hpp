@@ -2,7 +2,7 @@
 /*
  * hwt_purgatory for C++17 and later: header only, and optional. The promises of
  * hwt_purgatory.h hold, and its functions take purgatory.get(); errors and
- * durations are those of hwt.hpp.
+ * durations are as in hwt.hpp.
  *
  *   hwt_cxx::purgatory writes(timer);
  *   writes.watch(30s, {{PARTITION, 7}}, [w] { return w->acks >= w->needed; },

@@ -12,8 +12,8 @@
  *   worker.c      workers
  *
  * THREADS. One thread of the handle, the loop, owns all sockets, nodes and
- * requests. Others reach it by a mailbox of hwt only, and so does time, since
- * the mailbox is the executor of all timeouts. So nothing of it has a lock:
+ * requests. Others reach it only by a mailbox of hwt, which is also the
+ * executor of all timeouts. So nothing of it has a lock:
  *
  *   edge      from -> to                       ordered by
  *   request   a caller -> loop                 hwt_mailbox_post
@@ -84,7 +84,7 @@ struct meaning {
 struct request {
 	/* What its maker says. The words as they are sent; in an add, those
 	 * from body_at on, after head_words, are its tasks, which may share a
-	 * command with those of others that begin alike. */
+	 * command with other requests' tasks that begin alike. */
 	struct buffer {
 		char *bytes;
 		size_t length, size, words;
@@ -95,11 +95,11 @@ struct request {
 	unsigned slot;
 	bool writes; /* replicas must have it: options.replicas */
 	bool finds; /* the answer says where others go: nodes_take */
-	uint64_t timeout_ns; /* 0: that of the options */
+	uint64_t timeout_ns; /* 0: as in the options */
 	/* NULL: who has the slot. Otherwise it does not wait for a node that is
 	 * away. */
 	struct node *node;
-	struct connection *own; /* NULL: that of the node */
+	struct connection *own; /* NULL: the node's */
 	void (*done)(struct request *request); /* on the loop */
 	void *ctx;
 
@@ -142,7 +142,7 @@ struct connection {
 	__typeof__(((redisReplyObjectFunctions *)0)->createArray) create_array;
 	size_t bytes, elements; /* of the answer that is read */
 	bool writing; /* epoll says when there is room */
-	/* Replies that are to come, before or behind those of requests. */
+	/* Replies that are to come, before or behind the requests'. */
 	bool auth, role, wait;
 	bool stale; /* it cannot serve now; another may be the master */
 	bool certain; /* the replicas have the message */

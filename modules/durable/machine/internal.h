@@ -36,7 +36,7 @@ void wheel_remove(struct wheel *wheel, struct record *record);
 void wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t *work,
     void (*act)(struct machine *machine, struct record *record),
     struct machine *machine);
-/* Visits all records, those of a time in their order. */
+/* Visits all records; records of one time in their order. */
 void wheel_walk(const struct wheel *wheel,
     void (*visit)(const struct record *record, void *ctx), void *ctx);
 

@@ -213,8 +213,8 @@ void machine_destroy(struct machine *machine);
 size_t machine_memory(const struct machine *machine);
 
 /* A new epoch: the host calls it once whenever it begins to accept commands,
- * at a start or a promotion. All fences from now on are greater than those of
- * any host before, also of one that was promoted without the last of them. */
+ * at a start or a promotion. All fences from now on are greater than
+ * any host's before, also of one that was promoted without the last of them. */
 void machine_new_epoch(struct machine *machine);
 
 /* Moves what is due at this time, up to ADVANCE_WORK. */

@@ -31,7 +31,7 @@ void program_fail(int status, const char *format, ...)
 void program_usage(void) __attribute__((noreturn));
 
 /*
- * Options. All programs have --version and --help; those of clients also
+ * Options. All programs have --version and --help; clients also have
  * client_options.
  */
 struct program_option {

@@ -10,7 +10,7 @@
  * that time, or, if it is skipped, at the change. That is what Debian's cron
  * does.
  *
- * THE ZONE is that of the C library, TZ, which the whole process shares: the
+ * THE ZONE is the C library's, TZ, which the whole process shares: the
  * last calendar_read has set it. Therefore one thread alone calls these
  * functions, and no other thread of the process asks for local time. The
  * variable is put into the environment once, and only its value changes: a
