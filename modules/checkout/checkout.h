@@ -379,8 +379,10 @@ void gate_open(struct hwt_checkout *checkout);
 /* A member is free; with the lock of any's shard. */
 void group_put(struct group *group, struct object *member);
 
-/* Nobody is granted it any more: ends all waits for sets with it. */
-void object_retire(struct hwt_checkout *checkout, struct object *object);
+/* Nobody is granted it any more: ends all waits for sets with it, of which
+ * there are at most so many. */
+void object_retire(
+    struct hwt_checkout *checkout, struct object *object, uint64_t waits);
 
 /* request.c */
 
@@ -396,6 +398,13 @@ queue_run(void)
 }
 
 void blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant);
+/* Ends the wait of one that is WAITING, and is its owner then; leaves a mark in
+ * one that others own. gone: the object that is retired. Answers the word that
+ * it had. */
+uint64_t request_interrupt(struct request *request, enum hwt_grant grant,
+    uint64_t clear, const struct object *gone);
+/* By its owner, when it is in no list of waiters. */
+void request_finish(struct request *request, enum hwt_grant grant);
 /* Ends all waits for sets with that object (NULL: all) that have begun. */
 void requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant);

@@ -296,13 +296,3 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *user)
 		requests_stop(checkout, object, HWT_GRANT_RETIRED);
 	return error;
 }
-
-void
-object_retire(struct hwt_checkout *checkout, struct object *object)
-{
-	struct shard *shard = shard_lock(shard_of(checkout, object));
-
-	a64_or_seq(&object->word, RETIRED);
-	shard_unlock(shard);
-	requests_stop(checkout, object, HWT_GRANT_RETIRED);
-}

@@ -372,6 +372,35 @@ object_leave(struct request *request)
 	shard_unlock(shard);
 }
 
+/* Most wait there, and are found without a search of all waits. */
+void
+object_retire(
+    struct hwt_checkout *checkout, struct object *object, uint64_t waits)
+{
+	struct shard *shard = lock_of(object);
+	struct request *request, *ended = NULL, **end = &ended;
+
+	a64_or_seq(&object->word, RETIRED);
+	while ((request = object->first) != NULL) {
+		unlink_request(object, request);
+		if (word_state(request_interrupt(request, HWT_GRANT_RETIRED, 0,
+			object)) != STATE_WAITING)
+			continue;
+		*end = request;
+		end = &request->link[AT].next;
+		waits--;
+	}
+	*end = NULL;
+	shard_unlock(shard);
+	while ((request = ended) != NULL) {
+		ended = request->link[AT].next;
+		request_finish(request, HWT_GRANT_RETIRED);
+	}
+	if (waits > 0)
+		requests_stop(checkout, object, HWT_GRANT_RETIRED);
+	queue_run();
+}
+
 void
 gate_open(struct hwt_checkout *checkout)
 {

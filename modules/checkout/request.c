@@ -75,12 +75,9 @@ may_be_ended(uint64_t word)
 	    word_state(word) <= STATE_WOKEN;
 }
 
-/* Ends the wait of one that is WAITING, and is its owner then; leaves a mark in
- * one that others own. gone: the object that is retired. Answers the word that
- * it had. */
-static uint64_t
-interrupt(struct request *request, enum hwt_grant grant, uint64_t clear,
-    const struct object *gone)
+uint64_t
+request_interrupt(struct request *request, enum hwt_grant grant,
+    uint64_t clear, const struct object *gone)
 {
 	uint64_t word, next;
 
@@ -232,8 +229,8 @@ disarm(struct request *request)
 	return false;
 }
 
-/* By its owner. Nobody uses its objects for it after list_remove. */
-static void
+/* Nobody uses its objects for it after list_remove. */
+void
 request_finish(struct request *request, enum hwt_grant grant)
 {
 	if (grant != HWT_GRANTED)
@@ -345,7 +342,7 @@ expire(hwt_timeout timeout, void *arg)
 {
 	struct request *request = arg;
 	uint64_t word =
-	    interrupt(request, HWT_GRANT_EXPIRED, ARMED | LATE, NULL);
+	    request_interrupt(request, HWT_GRANT_EXPIRED, ARMED | LATE, NULL);
 
 	(void)timeout;
 	if (word & LATE)
@@ -367,30 +364,51 @@ names(const struct request *request, const struct object *object)
 	return object == NULL || i < request->count;
 }
 
-/* One that waited, in this shard; NULL: there is none left. */
+/* The next one that waited, of the shard's list behind `after`, which this
+ * thread has stopped before and which is still in the list; NULL: there is none
+ * left. */
 static struct request *
-stop_one(struct shard *shard, const struct object *object, enum hwt_grant grant,
-    bool *tried)
+stop_next(struct shard *shard, const struct request *after,
+    const struct object *object, enum hwt_grant grant, bool *tried)
 {
-	struct request *request, *stopped = NULL;
-	enum state state;
+	struct request *request;
+	enum state state = STATE_READY;
 
 	shard_lock(shard);
-	request = shard->list;
-	while (request != NULL && stopped == NULL) {
+	request = after == NULL ? shard->list : after->link[ALL].next;
+	if (after != NULL && request == shard->list)
+		request = NULL;
+	while (request != NULL) {
 		if (names(request, object)) {
 			state =
-			    word_state(interrupt(request, grant, 0, object));
+			    word_state(request_interrupt(request, grant, 0, object));
 			*tried = *tried || state == STATE_TRYING;
 			if (state == STATE_WAITING)
-				stopped = request;
+				break;
 		}
 		request = request->link[ALL].next;
 		if (request == shard->list)
-			break;
+			request = NULL;
 	}
 	shard_unlock(shard);
-	return stopped;
+	return request;
+}
+
+/* True: another thread tries one of them. */
+static bool
+stop_shard(struct shard *shard, const struct object *object,
+    enum hwt_grant grant)
+{
+	struct request *request = NULL, *next;
+	bool tried = false;
+
+	do {
+		next = stop_next(shard, request, object, grant, &tried);
+		if (request != NULL)
+			stop_waiting(request, grant);
+		request = next;
+	} while (request != NULL);
+	return tried;
 }
 
 void
@@ -398,17 +416,13 @@ requests_stop(struct hwt_checkout *checkout, const struct object *object,
     enum hwt_grant grant)
 {
 	struct shard *shard, *end = checkout->shards + checkout->shard_count;
-	struct request *request;
 	uint32_t tries = 0;
 	bool tried;
 
 	for (;;) {
 		tried = false;
-		for (shard = checkout->shards; shard < end; shard++) {
-			while ((request = stop_one(
-				    shard, object, grant, &tried)) != NULL)
-				stop_waiting(request, grant);
-		}
+		for (shard = checkout->shards; shard < end; shard++)
+			tried = stop_shard(shard, object, grant) || tried;
 		if (!tried || object == NULL)
 			break;
 		yield_or_pause(&tries);
@@ -616,7 +630,7 @@ hwt_checkout_cancel(struct hwt_checkout *checkout, struct hwt_request *user)
 
 	if (result < 0)
 		return result;
-	word = interrupt(request, HWT_GRANT_CANCELLED, 0, NULL);
+	word = request_interrupt(request, HWT_GRANT_CANCELLED, 0, NULL);
 	if (!may_be_ended(word))
 		result = -ENOENT;
 	else if (word & OUTCOME_MASK || word_state(word) == STATE_TRYING)

@@ -330,6 +330,7 @@ end_job(struct hwt_store *store, const struct hwt_store_job *job, int result,
 	struct store_shard *shard = entry->shard;
 	uint64_t now_ns = store_now(store);
 	bool unloads, is_there, again, fails;
+	uint64_t waits;
 
 	(void)pthread_mutex_lock(&shard->lock);
 	unloads = entry->phase == PHASE_UNLOADING;
@@ -361,6 +362,7 @@ end_job(struct hwt_store *store, const struct hwt_store_job *job, int result,
 		remove_entry(entry);
 	if (fails)
 		entry->error = result;
+	waits = entry->users;
 	entry->users += fails;
 	shard->users += fails;
 	if (unloads && !is_there && !again)
@@ -369,7 +371,7 @@ end_job(struct hwt_store *store, const struct hwt_store_job *job, int result,
 	if (is_there)
 		object_give_alone(&entry->object);
 	if (fails) {
-		object_retire(store->checkout, &entry->object);
+		object_retire(store->checkout, &entry->object, waits);
 		unwant(store, entry);
 	}
 	if (unloads)
