@@ -71,7 +71,7 @@ hwt_checkout_shutdown(struct hwt_checkout *checkout)
 /* When every granted has returned: nothing is out, nothing waits. A granted may
  * acquire, so what was read while something was busy is no proof of rest. */
 static bool
-is_unused(const struct hwt_checkout *checkout)
+is_unused(struct hwt_checkout *checkout)
 {
 	struct hwt_checkout_stats stats;
 	uint32_t tries = 0;
@@ -116,12 +116,12 @@ static void
 add_shard(struct hwt_checkout_stats *stats, const struct shard *shard)
 {
 	const struct waits *waits = &shard->waits;
-	uint64_t word = a64_load_seq(&shard->out);
+	uint64_t released = a64_load_seq(&shard->released);
 	unsigned k;
 
-	stats->out += word & OUT_MASK;
-	stats->released += (word >> OUT_BITS) +
-	    (a64_load_relaxed(&shard->released_high) << OUT_BITS);
+	stats->out +=
+	    a64_load_seq(&shard->granted) - released + shard->pool_out;
+	stats->released += released + shard->pool_released;
 	stats->waiting += shard->waiting;
 	stats->waited += shard->waited;
 	stats->woken += shard->woken;

@@ -4,7 +4,8 @@
  * LOCKS. A shard's lock protects the waiters of the objects whose addresses
  * fall on it, the members of such groups, and the list of such requests that
  * wait. A thread holds at most one lock, except a sleeping thread's inside of a
- * shard's, and none while it calls user code or the timer.
+ * shard's, and a shard's inside of a pause's; none while it calls user code or
+ * the timer.
  */
 #ifndef HWT_CHECKOUT_INSIDE_H
 #define HWT_CHECKOUT_INSIDE_H
@@ -119,11 +120,12 @@ struct request {
 	uint32_t at_index; /* of at */
 	uint8_t stride; /* of names */
 	uint8_t refusals; /* at most 255 */
-	bool ranked; /* otherwise the names are in ascending order */
+	bool is_pool; /* a group is all that it names */
 	bool linked; /* under the lock of at's shard */
-	bool given; /* at was taken for it, beyond held */
+	bool given; /* at was taken for it, as the next one after held */
 	bool baton; /* it was woken for at, and has not taken it yet */
-	uint8_t rank[HWT_SORTED_MAX]; /* places of names, in ascending order */
+	/* Places of names in ascending order; those behind have their own. */
+	uint8_t rank[HWT_SORTED_MAX];
 } ALIASES;
 
 /* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
@@ -132,21 +134,15 @@ struct waits {
 };
 
 struct shard {
-	/* Of requests: how many are granted, and above that, how many were
-	 * released; of these the upper half is in released_high. */
-	_Alignas(CACHE_LINE) a64_t out;
-	a64_t released_high;
+	_Alignas(CACHE_LINE) a64_t granted, released; /* requests, not pools' */
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	/* Under the lock. */
 	struct request *list; /* that wait: a ring */
 	uint64_t waiting, waited, woken;
+	uint64_t pool_out, pool_released; /* requests of pools */
 	uint64_t ended[HWT_GRANT_SHUT_DOWN + 1];
 	struct waits waits;
 };
-
-#define OUT_BITS 32
-#define OUT_MASK ((UINT64_C(1) << OUT_BITS) - 1)
-#define RELEASED_ONE (UINT64_C(1) << OUT_BITS)
 
 struct hwt_checkout {
 	_Alignas(CACHE_LINE) struct hwt *timer;
@@ -225,47 +221,46 @@ request_store(struct request *request, uint64_t state)
 	a64_store_release(&request->word, MAGIC | state);
 }
 
-/* Where the item is that is number i in ascending order. */
-static inline size_t
-request_place(const struct request *request, uint32_t i)
+/* What it names as number i in ascending order: an item, or a pointer to an
+ * object. */
+static inline const void *
+request_name(const struct request *request, uint32_t i)
 {
-	return request->ranked ? request->rank[i] : i;
+	size_t place = i < HWT_SORTED_MAX ? request->rank[i] : i;
+
+	return (const char *)request->names + place * request->stride;
 }
 
 static inline struct object *
 request_object(const struct request *request, uint32_t i)
 {
-	const void *at = (const char *)request->names +
-	    request_place(request, i) * request->stride;
-
-	return *(const object_name *)at;
+	return *(const object_name *)request_name(request, i);
 }
 
-static inline bool
-request_has_items(const struct request *request)
-{
-	return request->stride == sizeof(struct request_item);
-}
-
+/* NULL: it names pointers. */
 static inline struct request_item *
 request_item(const struct request *request, uint32_t i)
 {
-	return (struct request_item *)(uintptr_t)request->names +
-	    request_place(request, i);
+	if (request->stride != sizeof(struct request_item))
+		return NULL;
+	return (struct request_item *)(uintptr_t)request_name(request, i);
 }
 
 static inline bool
 request_reads(const struct request *request, uint32_t i)
 {
-	return request_has_items(request) &&
-	    request_item(request, i)->use == HWT_READ;
+	const struct request_item *item = request_item(request, i);
+
+	return item != NULL && item->use == HWT_READ;
 }
 
 static inline void
 item_granted(const struct request *request, uint32_t i, struct object *object)
 {
-	if (request_has_items(request))
-		request_item(request, i)->granted = object;
+	struct request_item *item = request_item(request, i);
+
+	if (item != NULL)
+		item->granted = object;
 }
 
 static inline uint64_t
@@ -301,6 +296,15 @@ ring_remove(struct request *first, struct request *request, enum ring of)
 	return next != request ? next : NULL;
 }
 
+/* Behind that one, or the first; NULL: it was the last. */
+static inline struct request *
+ring_next(struct request *first, const struct request *request, enum ring of)
+{
+	if (request == NULL)
+		return first;
+	return request->link[of].next != first ? request->link[of].next : NULL;
+}
+
 static inline bool
 object_precedes(const struct object *a, const struct object *b)
 {
@@ -333,6 +337,10 @@ is_shut_down(const struct hwt_checkout *checkout)
 	return a64_load_seq(&checkout->gate.word) & RETIRED;
 }
 
+/* What a try answers: the index of the object that refused, or these. */
+#define TRIED_ALL (-1) /* it has all, and is counted as out */
+#define TRIED_GATE (-2)
+
 /* object.c */
 
 /* Takes object i for its request, which is its owner's; false: it refuses. */
@@ -340,13 +348,15 @@ bool object_take_slowly(struct request *request, uint32_t i);
 static inline bool
 object_take(struct request *request, uint32_t i)
 {
+	struct request_item *item = request_item(request, i);
 	struct object *object = request_object(request, i);
-	uint64_t next = word_taken(0, request, request_reads(request, i));
+	bool reads = item != NULL && item->use == HWT_READ;
 
 	/* Free, and nobody waits. E:object acquire */
-	if (!a64_cas_seq(&object->word, 0, next))
+	if (!a64_cas_seq(&object->word, 0, word_taken(0, request, reads)))
 		return object_take_slowly(request, i);
-	item_granted(request, i, object);
+	if (item != NULL)
+		item->granted = object;
 	return true;
 }
 
@@ -355,22 +365,30 @@ void object_give_slowly(struct request *request, uint32_t i);
 static inline void
 object_give(struct request *request, uint32_t i)
 {
+	struct request_item *item = request_item(request, i);
 	struct object *object = request_object(request, i);
 	uint64_t word = word_taken(0, request, false);
 
-	/* Written, and nobody waits. E:object release; E:wait fence */
-	if (a64_cas_seq(&object->word, word, 0))
-		item_granted(request, i, NULL);
-	else
+	/* Written, and nobody waits. Not a group, which may be retired if its
+	 * member was. E:object release; E:wait fence */
+	if ((item != NULL && item->granted != object) ||
+	    !a64_cas_seq(&object->word, word, 0))
 		object_give_slowly(request, i);
+	else if (item != NULL)
+		item->granted = NULL;
 }
 
+/* Takes a member of group i: TRIED_ALL, or i. One that names nothing else asks
+ * the gate, too, and counts itself as out. */
+int64_t group_take(struct request *request, uint32_t i);
+/* Gives it back, unless it was retired; then the group may be, too. is_out: it
+ * is counted. */
+void group_give(struct request *request, uint32_t i, bool is_out);
 /* The same of an object that no request holds, to write. */
 bool object_take_alone(struct object *object);
 void object_give_alone(struct object *object);
 /* The request, TRYING, waits at its object i, or at the gate. False: it may be
  * tried again, or a mark was left. */
-#define TRIED_GATE (-2)
 bool object_wait(struct request *request, int64_t i);
 /* Takes it out of the list of at, hands its baton on, and serves the list. */
 void object_leave(struct request *request);
@@ -418,12 +436,31 @@ request_is_in_order(const struct request *request)
 
 /* pause.c */
 
-/* Adds 1 to what a pause waits for; false: the gate is closed. */
-bool out_begin(struct hwt_checkout *checkout, a64_t *count);
-/* Changes it by so much; answers what it was. */
-uint64_t out_end(struct hwt_checkout *checkout, a64_t *count, uint64_t by);
-uint64_t count_out(const struct hwt_checkout *checkout);
 /* Something was released, or the checkout is shut down: wakes a pause. */
 void pause_notify(struct hwt_checkout *checkout);
+
+/* Something is not out any more. */
+static inline void
+out_end(struct hwt_checkout *checkout, a64_t *count, uint64_t by)
+{
+	/* E:pause release */
+	(void)a64_add_seq(count, by);
+	if (a64_load_seq(&checkout->gate.word) & IN_USE)
+		pause_notify(checkout);
+}
+
+/* Something is to be out; false: the gate is closed. */
+static inline bool
+out_begin(struct hwt_checkout *checkout, a64_t *count)
+{
+	(void)a64_add_seq(count, 1);
+	/* E:pause fence: (A1), (A2) */
+	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
+		return true;
+	out_end(checkout, count, UINT64_MAX);
+	return false;
+}
+
+uint64_t count_out(struct hwt_checkout *checkout);
 
 #endif

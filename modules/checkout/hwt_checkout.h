@@ -261,6 +261,9 @@ int hwt_checkout_cancel(
 
 /* Waits until nothing is out; nothing is granted meanwhile. 0: nothing is out,
  * until hwt_checkout_resume by any thread. Delay 0 does not wait.
+ * Who holds one request and waits for another, in granted or in a thread, waits
+ * for the end of the pause, and the pause for him. Name all objects in one
+ * request, or end one of the waits by a deadline: either is enough.
  * -ETIMEDOUT  something was still out, or being tried, after delay_ns; all goes
  *             on as before
  * -EALREADY   another pause has begun

@@ -113,6 +113,12 @@ named(const struct set *set, size_t i)
 	return *(const object_name *)at;
 }
 
+FOR_EACH_STRIDE bool
+has_items(const struct set *set)
+{
+	return set->stride == sizeof(struct request_item);
+}
+
 /* Whether it may be in a set: with a group, the caller must learn which member
  * it has got, and writes. */
 FOR_EACH_STRIDE bool
@@ -120,8 +126,7 @@ may_be_named(const struct set *set, size_t i)
 {
 	const struct object *object = named(set, i);
 	const struct request_item *items = set->names;
-	bool has_items = set->stride == sizeof(*items);
-	enum hwt_use use = has_items ? items[i].use : HWT_WRITE;
+	enum hwt_use use = has_items(set) ? items[i].use : HWT_WRITE;
 	uint64_t word;
 
 	if (object == NULL || object->checkout == NULL ||
@@ -129,7 +134,7 @@ may_be_named(const struct set *set, size_t i)
 		return false;
 	word = a64_load_relaxed(&object->word);
 	if (word & GROUP)
-		return has_items && use == HWT_WRITE;
+		return has_items(set) && use == HWT_WRITE;
 	return !(word & MEMBER) && (use == HWT_WRITE || use == HWT_READ);
 }
 
@@ -156,7 +161,7 @@ check_set(const struct set *set, size_t count, uint8_t *rank)
 				return -E2BIG;
 			rank[k] = rank[k - 1];
 		}
-		if (sorts)
+		if (i < HWT_SORTED_MAX)
 			rank[k] = (uint8_t)i;
 	}
 	return 0;
@@ -166,7 +171,7 @@ FOR_EACH_STRIDE int
 request_make(struct request *request, const struct set *set, size_t count,
     hwt_granted *granted, void *arg)
 {
-	uint8_t rank[HWT_SORTED_MAX];
+	uint8_t rank[HWT_SORTED_MAX] = {0};
 	int error = -EINVAL;
 	size_t i;
 
@@ -181,13 +186,12 @@ request_make(struct request *request, const struct set *set, size_t count,
 	request->arg = arg;
 	request->checkout = named(set, 0)->checkout;
 	request->count = (uint32_t)count;
-	request->ranked = count <= HWT_SORTED_MAX;
+	request->is_pool =
+	    count == 1 && a64_load_relaxed(&named(set, 0)->word) & GROUP;
 	request->linked = request->given = request->baton = false;
-	for (i = 0; i < count; i++) {
-		if (request->ranked)
-			request->rank[i] = rank[i];
+	memcpy(request->rank, rank, sizeof(rank));
+	for (i = 0; i < count && has_items(set); i++)
 		item_granted(request, (uint32_t)i, NULL);
-	}
 	request_store(request, STATE_READY);
 	return 0;
 }
@@ -285,7 +289,7 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *user)
 		error = -EPERM;
 	else if (is_member)
 		drop_member(request, object);
-	else if (!request->ranked)
+	else if (request->count > HWT_SORTED_MAX)
 		error = -E2BIG;
 	else
 		drop_object(request, object);

@@ -102,7 +102,7 @@ unlink_request(struct object *object, struct request *request)
 }
 
 /* A free member, for the request. */
-static void
+static inline void
 group_pop(struct group *group, struct request *request, uint32_t i)
 {
 	struct object *member = group->free;
@@ -184,27 +184,34 @@ serve(struct object *object, struct shard *shard)
 
 /* Taking and giving. */
 
-static bool
-group_take(struct request *request, uint32_t i, bool baton)
+int64_t
+group_take(struct request *request, uint32_t i)
 {
 	struct object *any = request_object(request, i);
-	struct shard *shard;
-	bool took;
+	struct shard *shard = lock_of(any);
+	uint64_t gate = a64_load_seq(&request->checkout->gate.word);
+	int64_t tried = TRIED_ALL;
 
-	if (!is_open(a64_load_relaxed(&any->word), false))
-		return false;
-	shard = lock_of(any);
-	took = is_open(a64_load_relaxed(&any->word), false);
-	if (took) {
-		group_pop((struct group *)(void *)any, request, i);
-		if (baton) {
-			request->baton = false;
-			a64_and_seq(&any->word, ~WOKEN);
-			serve(any, shard);
-		}
+	/* E:pause: by the lock */
+	if (request->is_pool && gate & (IN_USE | RETIRED)) {
+		tried = TRIED_GATE;
+	} else if (request->held <= i) { /* it was not handed one */
+		if (is_open(a64_load_relaxed(&any->word), false))
+			group_pop((struct group *)(void *)any, request, i);
+		else
+			tried = i;
+	}
+	if (tried == TRIED_ALL && request->baton && request->at_index == i) {
+		request->baton = false;
+		a64_and_seq(&any->word, ~WOKEN);
+		serve(any, shard);
+	}
+	if (tried == TRIED_ALL && request->is_pool) {
+		request->held = 1;
+		shard->pool_out++;
 	}
 	shard_unlock(shard);
-	return took;
+	return tried;
 }
 
 bool
@@ -218,7 +225,7 @@ object_take_slowly(struct request *request, uint32_t i)
 	do {
 		word = a64_load_relaxed(&object->word);
 		if (word & GROUP)
-			return group_take(request, i, baton);
+			return group_take(request, i) == TRIED_ALL;
 		if (!is_open(word, reads))
 			return false;
 		next = word_taken(word, request, reads);
@@ -273,29 +280,38 @@ group_put(struct group *group, struct object *member)
 		serve(&group->any, shard_of(group->any.checkout, &group->any));
 }
 
-static void
-give_member(struct object *any, struct object *member)
+void
+group_give(struct request *request, uint32_t i, bool is_out)
 {
-	struct shard *shard = lock_of(any);
+	struct hwt_checkout *checkout = request->checkout;
+	struct request_item *item = request_item(request, i);
+	struct object *any = item->wanted, *member = item->granted;
+	struct shard *shard = shard_lock(shard_of(checkout, any));
+	bool paused = is_out && a64_load_seq(&checkout->gate.word) & IN_USE;
 
+	item->granted = NULL;
 	/* E:object release: by the lock */
-	group_put((struct group *)(void *)any, member);
+	if (member != NULL)
+		group_put((struct group *)(void *)any, member);
+	shard->pool_out -= is_out;
+	shard->pool_released += is_out;
 	shard_unlock(shard);
+	if (paused)
+		pause_notify(checkout);
 }
 
 void
 object_give_slowly(struct request *request, uint32_t i)
 {
-	struct object *object = request_object(request, i), *granted = object;
+	struct object *object = request_object(request, i);
+	struct request_item *item = request_item(request, i);
 
-	if (request_has_items(request)) {
-		granted = request_item(request, i)->granted;
+	if (item != NULL && item->granted != object) {
+		group_give(request, i, false);
+	} else {
 		item_granted(request, i, NULL);
-	}
-	if (granted == object)
 		give(object, request_reads(request, i));
-	else if (granted != NULL) /* NULL: a member that was retired */
-		give_member(object, granted);
+	}
 }
 
 bool
@@ -377,25 +393,25 @@ void
 object_retire(
     struct hwt_checkout *checkout, struct object *object, uint64_t waits)
 {
-	struct shard *shard = lock_of(object);
-	struct request *request, *ended = NULL, **end = &ended;
+	struct request *request;
+	struct shard *shard;
+	uint64_t word = 0;
 
 	a64_or_seq(&object->word, RETIRED);
-	while ((request = object->first) != NULL) {
-		unlink_request(object, request);
-		if (word_state(request_interrupt(request, HWT_GRANT_RETIRED, 0,
-			object)) != STATE_WAITING)
-			continue;
-		*end = request;
-		end = &request->link[AT].next;
-		waits--;
-	}
-	*end = NULL;
-	shard_unlock(shard);
-	while ((request = ended) != NULL) {
-		ended = request->link[AT].next;
-		request_finish(request, HWT_GRANT_RETIRED);
-	}
+	do {
+		shard = lock_of(object);
+		request = object->first;
+		if (request != NULL) {
+			unlink_request(object, request);
+			word = request_interrupt(
+			    request, HWT_GRANT_RETIRED, 0, object);
+		}
+		shard_unlock(shard);
+		if (request != NULL && word_state(word) == STATE_WAITING) {
+			request_finish(request, HWT_GRANT_RETIRED);
+			waits--;
+		}
+	} while (request != NULL);
 	if (waits > 0)
 		requests_stop(checkout, object, HWT_GRANT_RETIRED);
 	queue_run();

@@ -17,41 +17,29 @@
  *   four are seq. A count that is not 0 may be of a grant that is being taken
  *   back, so whoever counts down and finds the gate closed wakes the pauser.
  *   And what a holder wrote: release by counting down, acquire by B2.
+ *
+ * What a pool grants is counted under the lock of its shard, where the gate is
+ * read, too. The pauser reads that count under the same lock: before the grant,
+ * which then finds the gate closed, or after it.
  */
 #include <errno.h>
 
 #include "checkout.h"
 
-bool
-out_begin(struct hwt_checkout *checkout, a64_t *count)
-{
-	(void)a64_add_seq(count, 1);
-	/* E:pause fence: (A1), (A2) */
-	if (!(a64_load_seq(&checkout->gate.word) & IN_USE))
-		return true;
-	(void)out_end(checkout, count, UINT64_MAX);
-	return false;
-}
-
+/* What was released is read first: so what was out is not missed. */
 uint64_t
-out_end(struct hwt_checkout *checkout, a64_t *count, uint64_t by)
-{
-	/* E:pause release */
-	uint64_t before = a64_add_seq(count, by);
-
-	if (a64_load_seq(&checkout->gate.word) & IN_USE)
-		pause_notify(checkout);
-	return before;
-}
-
-uint64_t
-count_out(const struct hwt_checkout *checkout)
+count_out(struct hwt_checkout *checkout)
 {
 	uint64_t out = a64_load_seq(&checkout->unloads);
-	uint32_t i;
+	struct shard *shard = checkout->shards;
 
-	for (i = 0; i < checkout->shard_count; i++)
-		out += a64_load_seq(&checkout->shards[i].out) & OUT_MASK;
+	for (; shard < checkout->shards + checkout->shard_count; shard++) {
+		out -= a64_load_seq(&shard->released);
+		out += a64_load_seq(&shard->granted);
+		shard_lock(shard);
+		out += shard->pool_out;
+		shard_unlock(shard);
+	}
 	return out;
 }
 

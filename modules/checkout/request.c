@@ -36,9 +36,6 @@
 #include "checkout.h"
 #include "sys/pause.h"
 
-/* What a try answers: the index of the object that refused, or these. */
-#define TRIED_ALL (-1) /* it has all, and is counted as out */
-
 _Thread_local struct queue checkout_queue;
 
 void
@@ -76,8 +73,8 @@ may_be_ended(uint64_t word)
 }
 
 uint64_t
-request_interrupt(struct request *request, enum hwt_grant grant,
-    uint64_t clear, const struct object *gone)
+request_interrupt(struct request *request, enum hwt_grant grant, uint64_t clear,
+    const struct object *gone)
 {
 	uint64_t word, next;
 
@@ -98,49 +95,60 @@ request_interrupt(struct request *request, enum hwt_grant grant,
 
 /* Trying. */
 
-static void
-give_back(struct request *request, bool keep)
+/* What was handed to it is the next one of those that it has. */
+static inline void
+accept_given(struct request *request)
 {
-	if (request->given) {
-		request->given = false;
-		object_give(request, request->at_index);
-	}
-	while (request->held > 0 && !keep)
+	request->held += request->given;
+	request->given = false;
+}
+
+static void
+give_back(struct request *request)
+{
+	accept_given(request);
+	while (request->held > 0)
 		object_give(request, --request->held);
 }
 
-static int64_t
-take_all(struct request *request)
+static __attribute__((noinline)) int64_t
+take_set(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
-	uint32_t i;
+	uint32_t i, count = request->count;
 
 	if (a64_load_seq(&checkout->gate.word) & (IN_USE | RETIRED))
 		return TRIED_GATE;
-	for (i = request->held; i < request->count; i++) {
-		if (request->given && request->at_index == i)
-			request->given = false;
-		else if (!object_take(request, i))
-			break;
-	}
+	for (i = request->held; i < count && object_take(request, i); i++)
+		;
 	request->held = i;
-	if (i < request->count)
+	if (i < count)
 		return i;
-	return out_begin(checkout, &shard_of(checkout, request)->out)
+	return out_begin(checkout, &shard_of(checkout, request)->granted)
 	    ? TRIED_ALL
 	    : TRIED_GATE;
 }
 
-/* Once, by its owner. In order, refused by an object, it keeps what it has. */
-static int64_t
-try_once(struct request *request)
+/* In order, refused by an object, it keeps what it has. */
+static void
+refused(struct request *request, int64_t tried)
 {
-	int64_t tried = take_all(request);
-
 	if (tried >= 0 && request->refusals < UINT8_MAX)
 		request->refusals++;
+	if (tried == TRIED_GATE || !request_is_in_order(request))
+		give_back(request);
+}
+
+/* Once, by its owner. */
+static inline int64_t
+try_once(struct request *request)
+{
+	int64_t tried;
+
+	accept_given(request);
+	tried = request->is_pool ? group_take(request, 0) : take_set(request);
 	if (tried != TRIED_ALL)
-		give_back(request, tried >= 0 && request_is_in_order(request));
+		refused(request, tried);
 	return tried;
 }
 
@@ -234,7 +242,7 @@ void
 request_finish(struct request *request, enum hwt_grant grant)
 {
 	if (grant != HWT_GRANTED)
-		give_back(request, false);
+		give_back(request);
 	if (request->baton && !(a64_load_acquire(&request->word) & GONE))
 		object_leave(request);
 	list_remove(request, grant);
@@ -364,50 +372,40 @@ names(const struct request *request, const struct object *object)
 	return object == NULL || i < request->count;
 }
 
-/* The next one that waited, of the shard's list behind `after`, which this
- * thread has stopped before and which is still in the list; NULL: there is none
- * left. */
-static struct request *
-stop_next(struct shard *shard, const struct request *after,
-    const struct object *object, enum hwt_grant grant, bool *tried)
+/* It waited, and is this thread's now. */
+static bool
+was_stopped(struct request *request, const struct object *object,
+    enum hwt_grant grant, bool *tried)
 {
-	struct request *request;
-	enum state state = STATE_READY;
+	enum state state;
 
-	shard_lock(shard);
-	request = after == NULL ? shard->list : after->link[ALL].next;
-	if (after != NULL && request == shard->list)
-		request = NULL;
-	while (request != NULL) {
-		if (names(request, object)) {
-			state =
-			    word_state(request_interrupt(request, grant, 0, object));
-			*tried = *tried || state == STATE_TRYING;
-			if (state == STATE_WAITING)
-				break;
-		}
-		request = request->link[ALL].next;
-		if (request == shard->list)
-			request = NULL;
-	}
-	shard_unlock(shard);
-	return request;
+	if (!names(request, object))
+		return false;
+	state = word_state(request_interrupt(request, grant, 0, object));
+	*tried = *tried || state == STATE_TRYING;
+	return state == STATE_WAITING;
 }
 
-/* True: another thread tries one of them. */
+/* True: another thread tries one of them. What was stopped is in the list until
+ * the next one is found behind it. */
 static bool
-stop_shard(struct shard *shard, const struct object *object,
-    enum hwt_grant grant)
+stop_shard(
+    struct shard *shard, const struct object *object, enum hwt_grant grant)
 {
-	struct request *request = NULL, *next;
+	struct request *next, *stopped = NULL;
 	bool tried = false;
 
 	do {
-		next = stop_next(shard, request, object, grant, &tried);
-		if (request != NULL)
-			stop_waiting(request, grant);
-		request = next;
-	} while (request != NULL);
+		shard_lock(shard);
+		next = ring_next(shard->list, stopped, ALL);
+		while (
+		    next != NULL && !was_stopped(next, object, grant, &tried))
+			next = ring_next(shard->list, next, ALL);
+		shard_unlock(shard);
+		if (stopped != NULL)
+			stop_waiting(stopped, grant);
+		stopped = next;
+	} while (stopped != NULL);
 	return tried;
 }
 
@@ -464,7 +462,7 @@ grant_error(enum hwt_grant grant)
 static void
 abandon(struct request *request)
 {
-	give_back(request, false);
+	give_back(request);
 	request_store(request, STATE_READY);
 }
 
@@ -538,23 +536,6 @@ hwt_checkout_try(struct hwt_checkout *checkout, struct hwt_request *user)
 	return result;
 }
 
-int
-hwt_checkout_acquire(
-    struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
-{
-	struct request *request = (struct request *)user;
-	int64_t tried;
-	int result;
-
-	if (request != NULL && request->granted == NULL)
-		delay_ns = DELAY_LIMIT; /* -EINVAL, behind other errors */
-	result = begin(checkout, request, delay_ns, &tried);
-	if (result == 1)
-		result = begin_wait(request, delay_ns, tried, NULL);
-	queue_run();
-	return result;
-}
-
 /* In this thread: sleeps, and tries the request when it was woken for that. */
 static __attribute__((noinline)) int
 wait_in_thread(struct request *request, uint64_t delay_ns, int64_t tried)
@@ -584,21 +565,49 @@ wait_in_thread(struct request *request, uint64_t delay_ns, int64_t tried)
 	return result;
 }
 
+static inline int
+acquire(struct hwt_checkout *checkout, struct request *request,
+    uint64_t delay_ns, bool in_thread)
+{
+	int64_t tried;
+	int result = begin(checkout, request, delay_ns, &tried);
+
+	if (result == 1)
+		result = in_thread ? wait_in_thread(request, delay_ns, tried)
+				   : begin_wait(request, delay_ns, tried, NULL);
+	queue_run();
+	return result;
+}
+
+int
+hwt_checkout_acquire(
+    struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
+{
+	struct request *request = (struct request *)user;
+
+	if (request != NULL && request->granted == NULL)
+		delay_ns = DELAY_LIMIT; /* -EINVAL, behind other errors */
+	return acquire(checkout, request, delay_ns, false);
+}
+
 int
 hwt_checkout_acquire_wait(
     struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
 {
-	struct request *request = (struct request *)user;
-	int64_t tried;
-	int result;
-
 	if (checkout_queue.in_granted || checkout_queue.in_unload)
 		return -EDEADLK;
-	result = begin(checkout, request, delay_ns, &tried);
-	if (result == 1)
-		result = wait_in_thread(request, delay_ns, tried);
-	queue_run();
-	return result;
+	return acquire(checkout, (struct request *)user, delay_ns, true);
+}
+
+static __attribute__((noinline)) void
+give_set(struct request *request)
+{
+	struct hwt_checkout *checkout = request->checkout;
+	uint32_t i;
+
+	for (i = request->held; i > 0; i--)
+		object_give(request, i - 1);
+	out_end(checkout, &shard_of(checkout, request)->released, 1);
 }
 
 int
@@ -606,17 +615,14 @@ hwt_checkout_release(struct hwt_checkout *checkout, struct hwt_request *user)
 {
 	struct request *request = (struct request *)user;
 	int state = enter(checkout, request);
-	struct shard *shard;
 
 	if (state != STATE_GRANTED)
 		return state < 0 ? state : -ENOENT;
-	shard = shard_of(checkout, request);
 	request_store(request, STATE_READY);
-	while (request->held > 0)
-		object_give(request, --request->held);
-	if (out_end(checkout, &shard->out, RELEASED_ONE - 1) >> OUT_BITS ==
-	    OUT_MASK)
-		(void)a64_add_seq(&shard->released_high, 1);
+	if (request->is_pool)
+		group_give(request, 0, true);
+	else
+		give_set(request);
 	queue_run();
 	return 0;
 }

@@ -620,6 +620,9 @@ const struct program checkout_programs[] = {
     PROGRAM("pause-release-acquire", "make 1, want 0 1, acquire 0, want 1 1, "
 	"releases 1", "release 0 | acquire 1 | pause, resume",
 	"check-granted 1"),
+    PROGRAM("pause-pool", "make 1, add 0, want 0 8, want 1 8, releases 0, "
+	"releases 1", "acquire 0 | acquire 1 | pause, resume",
+	"check-granted 0, check-granted 1"),
     PROGRAM("pause-now", "make 1, want 0 1, acquire 0, want 1 1, releases 1",
 	"release 0, acquire 1 | pause-now, resume", "check-granted 1"),
     PROGRAM("pause-deadline", "make-worker 1, want 0 1, acquire 0, want 1 2, "
@@ -664,6 +667,10 @@ const struct program checkout_programs[] = {
     PROGRAM("retire-baton", "make 1, want 0 2, acquire 0, want 1 1, acquire 1, "
 	"want 2 3, want 3 3", "begun 3, retire 0 1 | release 1 | wait 3",
 	""),
+    PROGRAM("retire-baton-elsewhere", "make 1, want 0 4, acquire 0, want 1 2, "
+	"acquire 1, want 2 6, want 3 2, releases 3", "wait 2, release 2 | "
+	"begun 2, acquire 3, release 1 | begun 2, retire 0 2, release 0",
+	"check-granted 3"),
     PROGRAM("retire-thief", "make 1, want 0 1, acquire 0, want 1 1, want 2 1",
 	"wait 1, release 1 | "
 	"begun 1, release 0, try 2, retire 2 0, release 2", ""),
