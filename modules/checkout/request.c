@@ -417,14 +417,13 @@ requests_stop(struct hwt_checkout *checkout, const struct object *object,
 	uint32_t tries = 0;
 	bool tried;
 
-	for (;;) {
+	do {
 		tried = false;
 		for (shard = checkout->shards; shard < end; shard++)
 			tried = stop_shard(shard, object, grant) || tried;
-		if (!tried || object == NULL)
-			break;
-		yield_or_pause(&tries);
-	}
+		if (tried && object != NULL)
+			yield_or_pause(&tries);
+	} while (tried && object != NULL);
 	queue_run();
 }
 
