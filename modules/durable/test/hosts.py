@@ -819,6 +819,7 @@ class InServer(Hosted, unittest.TestCase):
         with open(log, 'rb') as file:
             whole = file.read()
         saved = self.host.folder + '/saved'
+        os.remove(self.host.folder + '/data/reserve')  # it is large
         shutil.copytree(self.host.folder + '/data', saved)
         last = 40
         for cut in range(0, 4096, EVERY):
