@@ -144,9 +144,9 @@ int hwt_checkout_create(struct hwt_checkout **checkout, struct hwt *timer,
     const struct hwt_checkout_options *options);
 
 /* Ends all waits with HWT_GRANT_SHUT_DOWN; try, acquire, acquire_wait and pause
- * answer -ESHUTDOWN from then on, also a pause that still waits. What is out
- * stays so until it is released, and what is being tried at that moment may
- * still be granted when this has returned. */
+ * answer -ESHUTDOWN from then on, also a pause that still waits. Granted
+ * requests stay so until they are released, and one that is being tried at that
+ * moment may still be granted when this has returned. */
 int hwt_checkout_shutdown(struct hwt_checkout *checkout);
 
 /* Frees the checkout, when every granted that was called has returned. No other

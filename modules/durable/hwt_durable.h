@@ -24,8 +24,8 @@
  *                  executed until it succeeds, fails, or has had max_attempts
  *                  attempts. It is executed more than once only after a worker
  *                  crash, a lease that ran out, the loss of an acknowledged
- *                  finish, or a requested retry. What survives what is the
- *                  server's durability: see LEVELS.
+ *                  finish, or a requested retry. LEVELS says which
+ *                  failures an acknowledged task survives.
  *   never-early    No attempt begins before the task is due, by the server's
  *                  clock.
  *   fenced         The outcome of an attempt counts only while it is the

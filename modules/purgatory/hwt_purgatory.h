@@ -45,8 +45,8 @@
  *                  the timer's clock. The timer's thread decides, and waits for
  *                  no predicate: whoever runs that calls done then.
  *   bounded        A walk through a key holds a lock for 32 operations at most,
- *                  and while a predicate runs, what comes for any other
- *                  operation is carried out at once. What is watched meanwhile
+ *                  and while a predicate runs, calls for any other
+ *                  operation are carried out at once. One watched meanwhile
  *                  is not visited.
  *
  * All functions may be called from any thread, and except
