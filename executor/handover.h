@@ -40,6 +40,7 @@ post_link(struct hwt_post *post, hwt_posted *function)
 	struct item *item = (void *)post;
 
 	item->posted = function;
+	tsan_release(item);
 	return &item->link;
 }
 
@@ -68,6 +69,7 @@ item_run(a64_t *link)
 
 	if (posted == NULL)
 		return timeout_run(item) == 0 ? ITEM_TASK : ITEM_NONE;
+	tsan_acquire(item);
 	posted((struct hwt_post *)(void *)item);
 	return ITEM_POST;
 }

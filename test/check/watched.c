@@ -99,17 +99,35 @@ repeated(void)
 	work_free(work);
 }
 
+/* A posted function sees what was done before the post. */
+static void
+posted(struct hwt_post *post)
+{
+	free(post);
+}
+
+static struct hwt_post *
+post_new(void)
+{
+	struct hwt_post *post = calloc(1, sizeof(*post));
+
+	assert(post != NULL);
+	return post;
+}
+
 static void *
-use(void *unused)
+use(void *pool)
 {
 	int round;
 
 	for (round = 0; round < ROUNDS; round++) {
 		once(round);
+		assert(pool == NULL ||
+		    hwt_pool_post(pool, post_new(), posted) == 0);
 		if (round % 8 == 0)
 			repeated();
 	}
-	return unused;
+	return NULL;
 }
 
 static void
@@ -121,7 +139,7 @@ use_with(struct hwt_pool *pool)
 	assert(hwt_create(&timer, &fast) == 0);
 	executor = hwt_pool_executor(pool);
 	for (i = 0; i < 2; i++)
-		assert(pthread_create(&thread[i], NULL, use, NULL) == 0);
+		assert(pthread_create(&thread[i], NULL, use, pool) == 0);
 	for (i = 0; i < 2; i++)
 		assert(pthread_join(thread[i], NULL) == 0);
 	assert(hwt_stop(timer, NULL) == 0);
@@ -137,19 +155,20 @@ static _Atomic(int *) works[ROUNDS];
 static atomic_bool done;
 
 static void *
-schedule_and_stay(void *unused)
+schedule_and_stay(void *mailbox)
 {
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
 		int *work = work_new();
 
+		assert(hwt_mailbox_post(mailbox, post_new(), posted) == 0);
 		relaxed_store(&works[i], work);
 		relaxed_store(&handles[i], schedule(work, HWT_MIN(1)).id);
 	}
 	while (!relaxed_load(&done))
 		sched_yield();
-	return unused;
+	return NULL;
 }
 
 static void
@@ -157,12 +176,14 @@ end_of_anothers(void)
 {
 	struct hwt_unprocessed list;
 	struct hwt_timeout_info info;
+	struct hwt_mailbox *mailbox;
 	pthread_t thread;
 	hwt_timeout timeout;
 	int i;
 
 	assert(hwt_create(&timer, &fast) == 0);
-	assert(pthread_create(&thread, NULL, schedule_and_stay, NULL) == 0);
+	assert(hwt_mailbox_create(&mailbox) == 0);
+	assert(pthread_create(&thread, NULL, schedule_and_stay, mailbox) == 0);
 	for (i = 0; i < ROUNDS; i += 2) {
 		while ((timeout.id = relaxed_load(&handles[i])) == 0)
 			sched_yield();
@@ -171,6 +192,8 @@ end_of_anothers(void)
 	}
 	while (relaxed_load(&handles[ROUNDS - 1]) == 0)
 		sched_yield();
+	assert(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	assert(hwt_mailbox_destroy(mailbox) == 0);
 	assert(hwt_stop(timer, &list) == 0 && list.count == ROUNDS / 2);
 	while (hwt_unprocessed_next(&list, &info))
 		work_free(info.arg);
