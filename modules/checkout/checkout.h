@@ -137,9 +137,9 @@ struct shard {
 	_Alignas(CACHE_LINE) a64_t granted, released; /* requests, not pools' */
 	_Alignas(CACHE_LINE) pthread_mutex_t lock;
 	/* Under the lock. */
+	uint64_t pool_out, pool_released; /* of pools, in the lock's line */
 	struct request *list; /* that wait: a ring */
 	uint64_t waiting, waited, woken;
-	uint64_t pool_out, pool_released; /* requests of pools */
 	uint64_t ended[HWT_GRANT_SHUT_DOWN + 1];
 	struct waits waits;
 };

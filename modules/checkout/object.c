@@ -246,26 +246,22 @@ object_take_slowly(struct request *request, uint32_t i)
 static void
 give(struct object *object, bool reads)
 {
-	struct shard *shard;
+	struct shard *shard = NULL;
 	uint64_t word, next;
 
 	do {
 		word = a64_load_relaxed(&object->word);
 		next = word_given(word, reads);
-		if (next & ASKED ||
-		    (!(next & IN_USE) &&
-			(next & (WAITERS | WOKEN)) == WAITERS)) {
+		if (shard == NULL &&
+		    (next & ASKED ||
+			(next & (IN_USE | WAITERS | WOKEN)) == WAITERS))
 			shard = lock_of(object);
-			do
-				word = a64_load_relaxed(&object->word);
-			while (!a64_cas_seq(
-			    &object->word, word, word_given(word, reads)));
-			serve(object, shard);
-			shard_unlock(shard);
-			return;
-		}
 		/* E:object release; E:wait fence */
 	} while (!a64_cas_seq(&object->word, word, next));
+	if (shard != NULL) {
+		serve(object, shard);
+		shard_unlock(shard);
+	}
 }
 
 void
