@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define ROUNDS 240
+#define POST sizeof(struct hwt_post)
 #define relaxed_load(p) atomic_load_explicit(p, memory_order_relaxed)
 #define relaxed_store(p, v) atomic_store_explicit(p, v, memory_order_relaxed)
 
@@ -106,15 +107,6 @@ posted(struct hwt_post *post)
 	free(post);
 }
 
-static struct hwt_post *
-post_new(void)
-{
-	struct hwt_post *post = calloc(1, sizeof(*post));
-
-	assert(post != NULL);
-	return post;
-}
-
 static void *
 use(void *pool)
 {
@@ -123,7 +115,7 @@ use(void *pool)
 	for (round = 0; round < ROUNDS; round++) {
 		once(round);
 		assert(pool == NULL ||
-		    hwt_pool_post(pool, post_new(), posted) == 0);
+		    hwt_pool_post(pool, malloc(POST), posted) == 0);
 		if (round % 8 == 0)
 			repeated();
 	}
@@ -162,7 +154,7 @@ schedule_and_stay(void *mailbox)
 	for (i = 0; i < ROUNDS; i++) {
 		int *work = work_new();
 
-		assert(hwt_mailbox_post(mailbox, post_new(), posted) == 0);
+		assert(hwt_mailbox_post(mailbox, malloc(POST), posted) == 0);
 		relaxed_store(&works[i], work);
 		relaxed_store(&handles[i], schedule(work, HWT_MIN(1)).id);
 	}
