@@ -231,7 +231,8 @@ void pop_mail(const struct model_entry *entry);
 uint64_t pending_count(void);
 /* Timeouts that executors hold. */
 uint64_t held_count(void);
-bool there_is_room(void);
+/* What a new timeout that is in order is answered. */
+int new_answer(void);
 void expect_wake_for(uint64_t tick);
 uint64_t model_clock(void *ctx);
 void model_wake(void *ctx);

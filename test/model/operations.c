@@ -173,18 +173,7 @@ ask(enum call call, struct asked *asked, int rc)
 	if (!at && delay_is_bad(asked->time_ns))
 		rc = -EINVAL;
 	model_asks();
-	rc = model_answered(calls[call].name, calls[call].call(asked), rc);
-	model->expected.rejected += rc == -ENOBUFS;
-	return rc;
-}
-
-/* What a new timeout that is in order is answered. */
-static int
-new_answer(void)
-{
-	if (model->stopped)
-		return -ESHUTDOWN;
-	return there_is_room() ? 0 : -ENOBUFS;
+	return model_answered(calls[call].name, calls[call].call(asked), rc);
 }
 
 /* The task of a periodic timeout may move it. */

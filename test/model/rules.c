@@ -77,6 +77,7 @@ model_answered(const char *call, int rc, int expected)
 	char text[128];
 
 	calls_compared++;
+	model->expected.rejected += rc == -ENOBUFS;
 	if (rc == expected ||
 	    (plan_failures() > failures_before && rc == -plan_answer() &&
 		may_fail(call, rc)))
@@ -274,11 +275,14 @@ held_count(void)
 	return count;
 }
 
-bool
-there_is_room(void)
+int
+new_answer(void)
 {
-	return model->options.max_pending == 0 ||
-	    pending_count() < model->options.max_pending;
+	uint64_t max = model->options.max_pending;
+
+	if (model->stopped)
+		return -ESHUTDOWN;
+	return max == 0 || pending_count() < max ? 0 : -ENOBUFS;
 }
 
 /* A deadline that comes before the announced wait wakes. */
