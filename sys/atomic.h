@@ -253,15 +253,13 @@ wide_cas(wide_t *p, struct wide old, struct wide value)
 static inline bool
 wide_cas_word(wide_t *p, uint64_t old, uint64_t value)
 {
-	struct wide seen = atomic_load_explicit(p, A_RELAXED);
-	struct wide next;
+	struct wide seen;
 
 	do {
+		seen = atomic_load_explicit(p, A_RELAXED);
 		if (seen.word != old)
 			return false;
-		next = (struct wide){value, seen.deadline_ns};
-	} while (!atomic_compare_exchange_weak_explicit(
-	    p, &seen, next, A_SEQ, A_RELAXED));
+	} while (!wide_cas(p, seen, (struct wide){value, seen.deadline_ns}));
 	return true;
 }
 
@@ -382,6 +380,9 @@ wide_load_seq(const wide_t *p)
 static inline void
 wide_init(wide_t *p, uint64_t word)
 {
+#ifdef WIDE_BEGINS /* a function that is told */
+	WIDE_BEGINS(p);
+#endif
 	a64_store_relaxed(&p->half[1], 0);
 	/* E:word release. A stale handle may read it: see WEAK MEMORY. */
 	a64_store_release(&p->half[0], word);

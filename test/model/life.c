@@ -3,9 +3,7 @@
  * model.h. */
 #include "test/model/model.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 
 /* Making. */
 

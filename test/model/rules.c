@@ -101,16 +101,6 @@ any_wheel(void)
 	return ANY_OF(lengths);
 }
 
-static uint64_t
-power_of_two(uint64_t length)
-{
-	uint64_t power = 1;
-
-	while (power < length)
-		power *= 2;
-	return power;
-}
-
 static void
 choose_times(void)
 {
@@ -154,7 +144,8 @@ choose_options(void)
 	choose_times();
 	choose_size(wheel);
 	model->options.ticks_per_wheel = (uint32_t)wheel;
-	model->wheel = power_of_two(wheel);
+	for (model->wheel = 1; model->wheel < wheel;)
+		model->wheel *= 2;
 	if (any_below(2) == 0)
 		model->options.slow_task_ns =
 		    1 + any_below(2 * model->options.tick_ns);

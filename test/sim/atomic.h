@@ -121,31 +121,8 @@ SIM_MODIFY(a64_and_seq, old &value)
 SIM_CAS(a64_cas_seq, EXPLORE_SEQ)
 SIM_CAS(a64_cas_relaxed, EXPLORE_RELAXED) /* of deliberate faults */
 
-static inline uint64_t
-wide_word(const wide_t *p)
-{
-	return a64_load_acquire(&p->half[0]);
-}
-
-static inline struct wide
-wide_load(const wide_t *p)
-{
-	struct wide v;
-
-	v.word = a64_load_acquire(&p->half[0]);
-	v.deadline_ns = a64_load_acquire(&p->half[1]);
-	return v;
-}
-
-#define wide_load_seq(p) wide_load(p)
-
-static inline void
-wide_init(wide_t *p, uint64_t word)
-{
-	sim_commit(p);
-	a64_store_relaxed(&p->half[1], 0);
-	a64_store_release(&p->half[0], word);
-}
+#define WIDE_OF_HALVES
+#define WIDE_BEGINS(p) sim_commit(p)
 
 static inline bool
 wide_cas(wide_t *p, struct wide old, struct wide value)
@@ -157,19 +134,6 @@ wide_cas(wide_t *p, struct wide old, struct wide value)
 	p->half[1] = value.deadline_ns;
 	sim_change(p);
 	return true;
-}
-
-static inline bool
-wide_cas_word(wide_t *p, uint64_t old, uint64_t value)
-{
-	return a64_cas_seq(&p->half[0], old, value);
-}
-
-static inline bool
-wide_publish(wide_t *p, uint64_t old, struct wide value)
-{
-	a64_store_relaxed(&p->half[1], value.deadline_ns);
-	return wide_cas_word(p, old, value.word);
 }
 
 #endif

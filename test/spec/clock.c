@@ -11,6 +11,8 @@
 #include "../../sys/system.c"
 #include "../../sys/system_linux.c"
 
+#include <signal.h>
+
 SUITE(clock);
 
 static struct clock_sample sample;
@@ -25,6 +27,23 @@ Test(clock, wait_does_not_end_before_its_time)
 		futex_wait(&word, 0, until_ns);
 		cr_assert(clock_monotonic_ns() >= until_ns);
 	}
+}
+
+static void
+lose_clock(void *unused)
+{
+	struct hwt *timer, *another;
+
+	(void)unused;
+	child_ok(hwt_create(&timer, NULL));
+	fault_arm(FAULT_CLOCK, FAULT_ALWAYS);
+	child_rc(hwt_create(&another, NULL), -EAGAIN);
+	(void)!hwt_new_timeout(timer, NULL, idle_task, NULL, 0);
+}
+
+Test(clock, process_that_loses_it_makes_no_timer_and_is_aborted_by_others)
+{
+	assert_u64(child_wait(child_fork(lose_clock, NULL)), 256 + SIGABRT);
 }
 
 #if defined(__x86_64__)

@@ -51,6 +51,20 @@ schedule(uint64_t delay_ns, uintptr_t arg)
 	return timeout;
 }
 
+ManualTest(dump, begins_with_the_timer_and_its_clock)
+{
+	char *text = dump_of(manual.timer), expected[512];
+
+	snprintf(expected, sizeof(expected),
+	    "hwt timer %p: manual\n"
+	    "tick_ns 1000000, ticks_per_wheel 8, flags 1\n"
+	    "thread_name \"hwt-worker\"\n"
+	    "now %" PRIu64 " ns, next tick 1 at %" PRIu64 " ns, 0 timeouts\n",
+	    (void *)manual.timer, FIXTURE_START, BOUNDARY(1));
+	cr_assert_str_eq(text, expected);
+	free(text);
+}
+
 ManualTest(dump, each_timeout_says_where_it_is)
 {
 	hwt_timeout never = schedule(HWT_NEVER, 1);

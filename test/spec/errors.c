@@ -99,59 +99,57 @@ Test(errors, calls_that_schedule_refuse_and_change_nothing)
 
 /* The rest. */
 
+#define einval(call) assert_rc(call, -EINVAL)
+
 ManualTest(errors, einval_for_missing_arguments)
 {
 	hwt_timeout pending = schedule_forbidden(TICKS(3)), timeout = pending;
 	struct hwt *const worker = worker_timer_open(HWT_MS(1));
 	struct hwt *const timers[] = {NULL, worker};
+	struct hwt *const timer = manual.timer;
 	uint64_t number = 77;
 	struct hwt_pool *pool;
 
 	for (unsigned i = 0; i < 2; i++) {
-		assert_rc(hwt_advance(timers[i], &number), -EINVAL);
-		assert_rc(hwt_next_wakeup(timers[i], &number), -EINVAL);
+		einval(hwt_advance(timers[i], &number));
+		einval(hwt_next_wakeup(timers[i], &number));
 	}
-	assert_rc(hwt_next_wakeup(manual.timer, NULL), -EINVAL);
-	assert_rc(hwt_start(manual.timer), -EINVAL);
-	assert_rc(hwt_start(NULL), -EINVAL);
-	assert_rc(hwt_stop(NULL, NULL), -EINVAL);
-	assert_rc(hwt_stop_within(NULL, 0, NULL), -EINVAL);
-	assert_rc(hwt_now(NULL, &number), -EINVAL);
-	assert_rc(hwt_now(manual.timer, NULL), -EINVAL);
-	assert_rc(hwt_remaining(manual.timer, pending, NULL), -EINVAL);
-	assert_rc(hwt_read_stats(manual.timer, NULL), -EINVAL);
-	assert_rc(hwt_stats_write(NULL, stderr, HWT_JSON), -EINVAL);
-	assert_rc(hwt_stats_write(manual.timer, NULL, HWT_JSON), -EINVAL);
-	assert_rc(hwt_stats_write(manual.timer, stderr,
-		      (enum hwt_format)(HWT_PROMETHEUS_SAMPLES + 1)),
-	    -EINVAL);
-	assert_rc(hwt_dump(manual.timer, NULL), -EINVAL);
-	assert_rc(hwt_dump(NULL, stderr), -EINVAL);
-	assert_rc(hwt_reschedule(manual.timer, pending, OUT_OF_RANGE), -EINVAL);
-	assert_rc(
-	    hwt_touch(manual.timer, NULL, &timeout, NULL, NULL, 0), -EINVAL);
-	assert_rc(
-	    hwt_touch(manual.timer, NULL, NULL, idle_task, NULL, 0), -EINVAL);
-	assert_rc(
-	    hwt_new_periodic(manual.timer, NULL, NULL, idle_task, NULL, 0, 0),
-	    -EINVAL);
-	assert_rc(hwt_new_timeout(manual.timer, NULL, NULL, NULL, 0), -EINVAL);
-	assert_rc(hwt_new_timeout(NULL, NULL, idle_task, NULL, 0), -EINVAL);
-	assert_rc(hwt_cancel(NULL, pending), -EINVAL);
-	assert_rc(hwt_cancel_wait(NULL, pending), -EINVAL);
-	assert_rc(hwt_reschedule(NULL, pending, 1), -EINVAL);
-	assert_rc(hwt_reschedule_at(NULL, pending, 1), -EINVAL);
-	assert_rc(hwt_state(NULL, pending, NULL), -EINVAL);
-	assert_rc(hwt_run(NULL, pending), -EINVAL);
-	assert_rc(hwt_create(NULL, NULL), -EINVAL);
-	assert_rc(hwt_shared(NULL), -EINVAL);
-	assert_rc(hwt_pool_create(NULL, 1, 0), -EINVAL);
-	assert_rc(hwt_pool_create(&pool, 0, 0), -EINVAL);
-	assert_rc(hwt_mailbox_create(NULL), -EINVAL);
-	assert_rc(hwt_mailbox_fd(NULL), -EINVAL);
-	assert_rc(hwt_mailbox_run(NULL, 0, NULL), -EINVAL);
-	assert_rc(hwt_mailbox_post(NULL, NULL, NULL), -EINVAL);
-	assert_rc(hwt_pool_post(NULL, NULL, NULL), -EINVAL);
+	einval(hwt_next_wakeup(timer, NULL));
+	einval(hwt_start(timer));
+	einval(hwt_start(NULL));
+	einval(hwt_stop(NULL, NULL));
+	einval(hwt_stop_within(NULL, 0, NULL));
+	einval(hwt_now(NULL, &number));
+	einval(hwt_now(timer, NULL));
+	einval(hwt_remaining(timer, pending, NULL));
+	einval(hwt_read_stats(timer, NULL));
+	einval(hwt_stats_write(NULL, stderr, HWT_JSON));
+	einval(hwt_stats_write(timer, NULL, HWT_JSON));
+	einval(hwt_stats_write(
+	    timer, stderr, (enum hwt_format)(HWT_PROMETHEUS_SAMPLES + 1)));
+	einval(hwt_dump(timer, NULL));
+	einval(hwt_dump(NULL, stderr));
+	einval(hwt_reschedule(timer, pending, OUT_OF_RANGE));
+	einval(hwt_touch(timer, NULL, &timeout, NULL, NULL, 0));
+	einval(hwt_touch(timer, NULL, NULL, idle_task, NULL, 0));
+	einval(hwt_new_periodic(timer, NULL, NULL, idle_task, NULL, 0, 0));
+	einval(hwt_new_timeout(timer, NULL, NULL, NULL, 0));
+	einval(hwt_new_timeout(NULL, NULL, idle_task, NULL, 0));
+	einval(hwt_cancel(NULL, pending));
+	einval(hwt_cancel_wait(NULL, pending));
+	einval(hwt_reschedule(NULL, pending, 1));
+	einval(hwt_reschedule_at(NULL, pending, 1));
+	einval(hwt_state(NULL, pending, NULL));
+	einval(hwt_run(NULL, pending));
+	einval(hwt_create(NULL, NULL));
+	einval(hwt_shared(NULL));
+	einval(hwt_pool_create(NULL, 1, 0));
+	einval(hwt_pool_create(&pool, 0, 0));
+	einval(hwt_mailbox_create(NULL));
+	einval(hwt_mailbox_fd(NULL));
+	einval(hwt_mailbox_run(NULL, 0, NULL));
+	einval(hwt_mailbox_post(NULL, NULL, NULL));
+	einval(hwt_pool_post(NULL, NULL, NULL));
 	cr_assert(hwt_pool_executor(NULL) == NULL);
 	cr_assert(hwt_mailbox_executor(NULL) == NULL);
 	assert_ok(hwt_pool_destroy(NULL));

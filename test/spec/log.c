@@ -10,17 +10,6 @@
 
 SUITE(log);
 
-static int
-refuse(void *ctx, struct hwt *timer, hwt_timeout timeout)
-{
-	(void)ctx;
-	(void)timer;
-	(void)timeout;
-	return EAGAIN;
-}
-
-static const struct hwt_executor refusing = {.execute = refuse};
-
 /* A pipe in the place of stderr; its end for reading. */
 static int
 pipe_for_stderr(void)
@@ -75,11 +64,12 @@ warn_unread(void)
 	struct hwt_stats stats = {0};
 	struct hwt *timer;
 
+	executor_init(&recorder, EXECUTOR_REFUSES);
 	(void)pipe_for_stderr();
 	fill_stderr();
 	timer = periodic_timer();
-	child_ok(
-	    hwt_new_timeout_on(timer, &refusing, NULL, idle_task, NULL, 0));
+	child_ok(hwt_new_timeout_on(
+	    timer, &recorder.hook, NULL, idle_task, NULL, 0));
 	while (stats.executor_refused == 0)
 		child_ok(hwt_read_stats(timer, &stats));
 	for (int i = 0; i < 20; i++)
@@ -101,8 +91,9 @@ Test(log, a_stderr_that_nobody_reads_stops_no_worker_and_no_exit)
 static void
 warn(void)
 {
-	struct hwt_options options = {
-	    .flags = HWT_MANUAL, .tick_ns = HWT_US(10), .executor = &refusing};
+	struct hwt_options options = {.flags = HWT_MANUAL,
+	    .tick_ns = HWT_US(10),
+	    .executor = &recorder.hook};
 	uint64_t started = 0;
 	struct hwt *timer;
 
@@ -122,6 +113,7 @@ warn_and_read(void *arg)
 	char text[4096] = "";
 
 	(void)arg;
+	executor_init(&recorder, EXECUTOR_REFUSES);
 	fill_stderr();
 	warn();
 	warn();

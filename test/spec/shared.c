@@ -65,6 +65,24 @@ Test(shared, nobody_stops_or_destroys_it)
 	}
 }
 
+static void
+then_shut_down(struct probe *probe)
+{
+	probe->rc = hwt_shared_shutdown(NULL);
+}
+
+Test(shared, its_own_task_cannot_shut_it_down)
+{
+	struct probe probe = {.then = then_shut_down};
+	struct hwt *timer;
+
+	assert_ok(hwt_shared(&timer));
+	assert_ok(hwt_new_timeout(timer, NULL, probe_task, &probe, 0));
+	wait_for(&probe.runs, 1);
+	assert_rc(probe.rc, -EDEADLK);
+	assert_ok(hwt_shared_shutdown(NULL));
+}
+
 Test(shared, after_shutdown_there_is_none)
 {
 	struct hwt_unprocessed list;

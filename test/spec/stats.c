@@ -238,4 +238,18 @@ Test(stats, thread_names_are_escaped_and_what_is_no_utf8_replaced)
 	}
 }
 
-/* Errors of the file. */
+static void
+assert_not_written(const char *path, const char *mode, int rc)
+{
+	FILE *file = fopen(path, mode);
+
+	assert_rc(hwt_stats_write(manual.timer, file, HWT_JSON), rc);
+	assert_rc(hwt_dump(manual.timer, file), rc);
+	fclose(file);
+}
+
+ManualTest(stats, file_that_takes_no_text_gives_its_error)
+{
+	assert_not_written("/dev/null", "r", -EBADF);
+	assert_not_written("/dev/full", "w", -ENOSPC);
+}

@@ -824,6 +824,8 @@ WRAP(void *, mmap,
     (void *address, size_t length, int prot, int flags, int fd, off_t offset),
     (address, length, prot, flags, fd, offset), FAULT_MMAP,
     (errno = ENOMEM, MAP_FAILED))
+WRAP(int, clock_gettime, (clockid_t clock, struct timespec *now), (clock, now),
+    FAULT_CLOCK, (errno = EINVAL, -1))
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*start)(void *), void *arg);

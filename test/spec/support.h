@@ -329,6 +329,7 @@ int role_run(const char *name, const char *debug, char said[4096]);
 #define FAULT_THREAD 1u
 #define FAULT_MMAP 2u
 #define FAULT_HEAP 4u
+#define FAULT_CLOCK 8u
 #define FAULT_MEMORY (FAULT_MMAP | FAULT_HEAP)
 /* As nth: every call fails; none does. */
 #define FAULT_ALWAYS 0

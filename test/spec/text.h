@@ -36,10 +36,6 @@ text_end(FILE *file)
 		text_end(file);            \
 	})
 
-#define assert_starts_with(text, start)                         \
-	cr_assert(strncmp((text), (start), strlen(start)) == 0, \
-	    "%s\ndoes not begin with\n%s", (text), (start))
-
 static inline unsigned
 count_of(const char *text, const char *part)
 {
