@@ -8,6 +8,8 @@
 
 #include <dlfcn.h>
 
+#include "test/spec/text.h"
+
 SUITE(debug);
 
 static struct hwt *timer;
@@ -50,7 +52,7 @@ share(void)
 
 /* The child ends; its parent says nothing. */
 static void
-make_and_fork(void)
+fork_and_make(void)
 {
 	pid_t child;
 
@@ -58,12 +60,6 @@ make_and_fork(void)
 	child = child_split();
 	if (child != 0)
 		_exit(child_wait(child));
-}
-
-static void
-fork_and_make(void)
-{
-	make_and_fork();
 	child_ok(hwt_mailbox_create(&mailbox));
 }
 
@@ -92,14 +88,11 @@ assert_alive(
     const char *said, unsigned lines, const char *what, void (*function)(void))
 {
 	const char *line, *place;
-	unsigned count = 0;
 	char begin[64];
 	size_t offset;
 	Dl_info info;
 
-	for (const char *at = said; *at != '\0'; at++)
-		count += *at == '\n';
-	cr_assert(count == lines, "%s", said);
+	cr_assert(count_of(said, "\n") == lines, "%s", said);
 	snprintf(begin, sizeof(begin), "hwt: alive at exit: %s 0x", what);
 	line = strstr(said, begin);
 	cr_assert(line != NULL, "no %s in %s", what, said);

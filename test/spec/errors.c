@@ -48,17 +48,15 @@ call_touch(struct hwt *timer, hwt_timeout *timeout, uint64_t delay_ns)
 	return hwt_touch(timer, NULL, timeout, forbidden_task, NULL, delay_ns);
 }
 
-#define NAME(call) #call
-
 static const struct {
 	const char *name;
 	int (*call)(struct hwt *timer, hwt_timeout *timeout, uint64_t delay_ns);
 } schedulers[] = {
-    {NAME(hwt_new_timeout), call_new_timeout},
-    {NAME(hwt_new_timeout_on), call_new_timeout_on},
-    {NAME(hwt_new_timeout_at), call_new_timeout_at},
-    {NAME(hwt_new_periodic), call_new_periodic},
-    {NAME(hwt_touch), call_touch},
+    {"hwt_new_timeout", call_new_timeout},
+    {"hwt_new_timeout_on", call_new_timeout_on},
+    {"hwt_new_timeout_at", call_new_timeout_at},
+    {"hwt_new_periodic", call_new_periodic},
+    {"hwt_touch", call_touch},
 };
 
 static const int refusals[] = {EINVAL, ESHUTDOWN, ENOBUFS, EAGAIN, ENOMEM};

@@ -52,8 +52,7 @@ ManualTest(touch, closed_variable_stays_closed)
 {
 	hwt_timeout closed = HWT_CLOSED;
 
-	assert_rc(hwt_touch(manual.timer, NULL, &closed, forbidden_task, NULL,
-		      TICKS(1)),
+	assert_rc(hwt_touch(manual.timer, NULL, &closed, idle_task, NULL, 0),
 	    -ECANCELED);
 
 	assert_u64(closed.id, UINT64_MAX);
