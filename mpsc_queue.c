@@ -17,10 +17,10 @@
  *     by then (mpsc_pop_due), and all others in pieces between turns
  *     (mpsc_pop_any).
  *
- * An urgency may be too great: what was pushed is cancelled or put off since,
- * or was popped before its push had raised the urgency. Then the worker looks
- * in vain, once. It is never less than that of a record which a completed push
- * has left in the queue.
+ * An urgency may be too great: the record was cancelled or put off since, or
+ * was popped before its push had raised the urgency. Then the worker pops the
+ * page needlessly, once. It is never less than the urgency of a record that a
+ * completed push has left in the queue.
  *
  * A PASS visits each slab that is urgent enough once, from the first to the
  * last, and in it the pages that are so. What is pushed behind it waits for the
@@ -37,7 +37,7 @@
  *   (A2) read the urgency above;                the urgencies below
  *        less: raise it
  *
- *   Forbidden: A2 reads the urgency of before B1, and B2 misses A1. This is
+ *   Forbidden: A2 reads the urgency from before B1, and B2 misses A1. This is
  *   E:set. If A2 comes after B1, the caller raises the urgency itself. The
  *   worker may raise it too, to what it has read: that makes it only greater.
  *

@@ -11,14 +11,14 @@
  *
  * Under the lock of its shard, an entry has
  *   users  requests that name it, from before they look at the object until
- *          they have ended, and whoever ends a load in vain. It is unloaded, or
+ *          they have ended, and whoever ends a failed load. It is unloaded, or
  *          its memory used again, when it has none.
  *   round  of its jobs. Who makes the entry loads it, once; whoever counts
  *          round up has the answer of the load or unload. A job names entry and
  *          round, and memory of entries is used for nothing else: so a job that
  *          has ended is known as such.
  *
- * A load in vain takes the entry out of the table, so that the next request
+ * A failed load takes the entry out of the table, so that the next request
  * loads again, and then retires the object: waits for it end, and find the
  * error in the entry. No lock is held while an object is given back.
  */
@@ -56,7 +56,7 @@ struct entry {
 	uint64_t hash;
 	uint64_t idle_ns; /* since when, in a store that unloads by time */
 	uint32_t users;
-	int error; /* of a load in vain; written before the object is retired */
+	int error; /* of a failed load; written before the object is retired */
 	uint16_t round;
 	uint8_t phase, size;
 	bool touched; /* since the hand was there */
@@ -719,7 +719,7 @@ unwant_all(struct store_request *request, size_t count)
 	keep_limit(request->store);
 }
 
-/* Of a load in vain of one of its objects; 0: there is none. */
+/* Of a failed load of one of its objects; 0: there is none. */
 static int
 load_error(const struct store_request *request)
 {

@@ -538,7 +538,7 @@ wait_for(const _Atomic uint64_t *word, uint64_t value)
 
 	while (*word < value) {
 		cr_assert(monotonic_ns() < limit_ns,
-		    "waited in vain for %" PRIu64 ", still %" PRIu64, value,
+		    "waited too long for %" PRIu64 ", still %" PRIu64, value,
 		    *word);
 		sleep_ns(HWT_MS(1));
 	}

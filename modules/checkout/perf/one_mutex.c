@@ -5,7 +5,7 @@
  * nobody waits, and only after the mutex is unlocked.
  *
  * Who would call it unfair: who has many threads that wait for different sets,
- * since they wake each other in vain. It has no pause and no order.
+ * since they wake each other needlessly. It has no pause and no order.
  */
 #include <pthread.h>
 

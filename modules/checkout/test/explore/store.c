@@ -200,7 +200,7 @@ has_job(const void *context)
 	return *(struct hwt_store_job *const *)context != NULL;
 }
 
-/* The load of key k ends, when it has begun; 0: in vain. */
+/* The load of key k ends, when it has begun; 0: it fails. */
 static void
 answer(unsigned k, unsigned well)
 {
