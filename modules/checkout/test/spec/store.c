@@ -17,7 +17,7 @@ SUITE(unload_alone);
 SUITE(unload_when);
 SUITE(store_answers);
 
-#define CLAIMS 4
+#define CLAIMS 5
 #define KEYS_MAX 4
 
 static struct hwt_store *store;
@@ -178,6 +178,7 @@ claims(const char *words)
 	unsigned i = 0, count;
 
 	for (; *words != '\0'; words += *words == ' ', i++) {
+		cr_assert(i < CLAIMS);
 		memset(&claim[i], 0, sizeof(claim[i]));
 		for (count = 0; *words > ' '; words++, count++) {
 			claim[i].keys[count] = *words;
