@@ -313,6 +313,7 @@ machine_take(struct machine *machine, const struct machine_take *take,
 	uint64_t tokens = tokens_at(machine, machine->time.steady_ms);
 	uint64_t most = take->limit;
 	size_t bytes = 0, work = ADVANCE_WORK;
+	enum machine_error error = MACHINE_OK;
 	struct record *record;
 
 	*count = 0;
@@ -332,8 +333,11 @@ machine_take(struct machine *machine, const struct machine_take *take,
 		record = container_of(machine->due.next, struct record, link);
 		if (expires(machine, record))
 			continue;
-		if (!begin(machine, record, take))
+		if (!begin(machine, record, take)) {
+			/* To wait for what is there would be to spin. */
+			error = *count == 0 ? MACHINE_NO_MEMORY : MACHINE_OK;
 			break;
+		}
 		bytes += record->payload_length;
 		taken[(*count)++] = record;
 	}
@@ -341,7 +345,7 @@ machine_take(struct machine *machine, const struct machine_take *take,
 		machine->tokens = tokens - *count * TOKEN;
 		machine->tokens_ms = machine->time.steady_ms;
 	}
-	return MACHINE_OK;
+	return error;
 }
 
 #define IN(state) (1U << (state))
@@ -405,10 +409,10 @@ machine_set(struct machine *machine, const struct machine_limits *limits,
 	if (memcmp(&machine->limits, limits, sizeof(*limits)) == 0 &&
 	    machine->paused == paused && machine->memory_level == memory_level)
 		return;
-	if (limits->rate != machine->limits.rate) {
-		machine->tokens = limits->rate * TOKEN;
-		machine->tokens_ms = machine->time.steady_ms;
-	}
+	/* Another rate has the tokens that are there, and the first one none:
+	 * so changing it to and fro gives none. */
+	machine->tokens = tokens_at(machine, machine->time.steady_ms);
+	machine->tokens_ms = machine->time.steady_ms;
 	machine->limits = *limits;
 	machine->paused = paused;
 	machine->memory_level = memory_level;

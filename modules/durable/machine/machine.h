@@ -209,6 +209,8 @@ struct machine {
 /* NULL: no memory. seed: of the hash of ids; not a part of the state. */
 struct machine *machine_create(uint64_t seed);
 void machine_destroy(struct machine *machine);
+/* As it was made. */
+void machine_clear(struct machine *machine);
 /* In bytes. */
 size_t machine_memory(const struct machine *machine);
 

@@ -60,22 +60,32 @@ policy_key(const struct node *node, size_t *length)
 	return &((const struct policy *)(const void *)node)->attempts;
 }
 
-struct machine *
-machine_create(uint64_t seed)
+static void
+machine_begin(struct machine *machine, uint64_t seed)
 {
 	const struct table times = {
 	    .key = record_time, .seed = seed, .numbers = true};
-	struct machine *machine = memory.zeroed(1, sizeof(*machine));
 
-	if (machine == NULL)
-		return NULL;
-	machine->records = (struct table){.key = record_key, .seed = seed};
-	machine->takes = (struct table){.key = take_key, .seed = seed};
-	machine->policies = (struct table){.key = policy_key, .seed = seed};
-	machine->wheel = machine->leases = (struct wheel){times, TIME_NEVER};
+	*machine = (struct machine){
+	    .records = {.key = record_key, .seed = seed},
+	    .takes = {.key = take_key, .seed = seed},
+	    .policies = {.key = policy_key, .seed = seed},
+	    .wheel = {times, TIME_NEVER},
+	    .leases = {times, TIME_NEVER},
+	    .tracked = machine->tracked,
+	};
 	machine->leases.groups.key = lease_time;
 	list_init(&machine->due);
 	list_init(&machine->dead);
+}
+
+struct machine *
+machine_create(uint64_t seed)
+{
+	struct machine *machine = memory.zeroed(1, sizeof(*machine));
+
+	if (machine != NULL)
+		machine_begin(machine, seed);
 	return machine;
 }
 
@@ -291,7 +301,7 @@ node_free(struct node *node)
 }
 
 void
-machine_destroy(struct machine *machine)
+machine_clear(struct machine *machine)
 {
 	machine_settle(machine);
 	table_clear(&machine->wheel.groups, NULL);
@@ -299,6 +309,13 @@ machine_destroy(struct machine *machine)
 	table_clear(&machine->records, record_free);
 	table_clear(&machine->takes, node_free);
 	table_clear(&machine->policies, node_free);
+	machine_begin(machine, machine->records.seed);
+}
+
+void
+machine_destroy(struct machine *machine)
+{
+	machine_clear(machine);
 	memory.release(machine);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ROWS. The key of a row is a queue's number times 2^40 and a serial. Serial 0
- * is the machine's header, others are records. Queue 0 is the directory: its
- * serials are the numbers of queues, and its rows their names; and in serial 0
- * the greatest fence of queues that were removed, above which those of a new
- * queue begin.
+ * ROWS. The key of a row is a queue's number, a serial, and a bit. Serial 0 is
+ * the machine's header, others are records. A large payload has a row of its
+ * own, in which the bit is 0: it is written once, and not with each change of
+ * its record. Queue 0 is the directory: its serials are the numbers of queues,
+ * and its rows their names; and in serial 0 the greatest fence of queues that
+ * were removed, above which those of a new queue begin.
  */
 #include "modules/durable/server/queues.h"
 
@@ -14,14 +15,22 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define NUMBER_SHIFT 40
+#define NUMBER_SHIFT 41
 #define NUMBER_MAX ((UINT64_C(1) << 22) - 1)
 #define EMPTY_MS 3600000 /* after which an empty queue is removed */
+#define LARGE 4096 /* payloads with more bytes */
+#define HEAD_MAX 4096 /* of an encoded record, before its payload */
 
 static uint64_t
 row_key(uint64_t number, uint64_t serial)
 {
-	return number << NUMBER_SHIFT | serial;
+	return number << NUMBER_SHIFT | serial << 1 | 1;
+}
+
+static uint64_t
+payload_key(uint64_t number, uint64_t serial)
+{
+	return row_key(number, serial) - 1;
 }
 
 static const void *
@@ -33,31 +42,20 @@ queue_key(const struct node *node, size_t *length)
 	return queue->name;
 }
 
-/* The machine of a new queue; NULL: no memory. */
-static struct machine *
-machine_begin(const struct queues *queues)
-{
-	struct machine *machine = machine_create(queues->seed);
-
-	if (machine == NULL)
-		return NULL;
-	machine->tracked = true;
-	machine->fence = queues->fence;
-	machine_new_epoch(machine);
-	return machine;
-}
-
 static struct queue *
 queue_create(struct queues *queues, const char *name, size_t length)
 {
 	struct queue *queue = calloc(1, sizeof(*queue) + length);
 
 	if (queue != NULL)
-		queue->machine = machine_begin(queues);
+		queue->machine = machine_create(queues->seed);
 	if (queue == NULL || queue->machine == NULL) {
 		free(queue);
 		return NULL;
 	}
+	queue->machine->tracked = true;
+	queue->machine->fence = queues->fence;
+	machine_new_epoch(queue->machine);
 	clock_begin(&queue->clock, queue->machine);
 	queue->name_length = length;
 	memcpy(queue->name, name, length);
@@ -96,9 +94,35 @@ queues_drop_unused(struct queues *queues, struct queue *queue)
 		queue_destroy(queues, queue);
 }
 
+/* A row's bytes and those of its payload's row, if there is one; NULL: they
+ * are too many. */
+static const void *
+join(struct queues *queues, const void *head, size_t *length, size_t payload)
+{
+	char *to = queues->buffer + HEAD_MAX - *length;
+
+	if (payload == 0)
+		return head;
+	if (*length > HEAD_MAX)
+		return NULL;
+	memcpy(to, head, *length);
+	*length += payload;
+	return to;
+}
+
+static bool
+keep_payload(struct queues *queues, const void *bytes, size_t length)
+{
+	if (length > MACHINE_PAYLOAD_MAX)
+		return false;
+	memcpy(queues->buffer + HEAD_MAX, bytes, length);
+	return true;
+}
+
 struct loading {
 	struct queues *queues;
 	struct queue *queue; /* whose rows are being read */
+	size_t payload; /* the row before was one of so many bytes */
 };
 
 static bool
@@ -126,8 +150,12 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 {
 	struct loading *loading = ctx;
 	uint64_t number = key >> NUMBER_SHIFT;
-	uint64_t serial = key & (row_key(1, 0) - 1);
+	uint64_t serial = (key & (payload_key(1, 0) - 1)) >> 1;
 
+	if ((key & 1) == 0) {
+		loading->payload = length;
+		return keep_payload(loading->queues, bytes, length);
+	}
 	if (number == 0)
 		return load_name(loading->queues, serial, bytes, length);
 	/* They come by their numbers, as the names did. */
@@ -137,8 +165,12 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 		loading->queue = loading->queue->next;
 	if (loading->queue == NULL || loading->queue->number != number)
 		return false;
-	return (serial == 0 ? machine_load_header : machine_load_record)(
-	    loading->queue->machine, bytes, length);
+	loading->queue->large |= loading->payload > 0;
+	bytes = join(loading->queues, bytes, &length, loading->payload);
+	loading->payload = 0;
+	return bytes != NULL &&
+	    (serial == 0 ? machine_load_header : machine_load_record)(
+		loading->queue->machine, bytes, length);
 }
 
 int
@@ -153,9 +185,14 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 	queues->names.key = queue_key;
 	(void)!getrandom(&queues->seed, sizeof(queues->seed), GRND_NONBLOCK);
 	queues->names.seed = queues->seed;
+	queues->buffer = malloc(HEAD_MAX + MACHINE_PAYLOAD_MAX);
+	if (queues->buffer == NULL)
+		return -ENOMEM;
 	error = store_open(&queues->store, folder, why);
-	if (error != 0)
+	if (error != 0) {
+		free(queues->buffer);
 		return error;
+	}
 	error = store_scan(queues->store, load_row, &loading);
 	for (queue = queues->first; queue && error == 0; queue = queue->next) {
 		if (!machine_load_end(queue->machine))
@@ -163,6 +200,7 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 		machine_new_epoch(queue->machine);
 		clock_begin(&queue->clock, queue->machine);
 		queue->changed_ms = queue->machine->time.now_ms;
+		queue->serial = queue->machine->serial;
 	}
 	if (error != 0) {
 		(void)snprintf(why, 200, "%s: it is damaged", folder);
@@ -178,6 +216,7 @@ queues_close(struct queues *queues)
 		queue_destroy(queues, queues->first);
 	table_clear(&queues->names, NULL);
 	store_close(queues->store);
+	free(queues->buffer);
 }
 
 static uint64_t
@@ -253,22 +292,28 @@ queues_tidy(struct queues *queues)
 }
 
 static enum store_error
-put_record(struct store *store, uint64_t number, const struct record *record)
+put_record(
+    struct queues *queues, struct queue *queue, const struct record *record)
 {
-	uint64_t key = row_key(number, record->serial);
-	unsigned char small[1024], *bytes = small;
+	bool large = record->payload_length > LARGE;
+	size_t payload = large ? record->payload_length : 0;
+	bool gone = record->state == STATE_NONE;
+	uint64_t key = row_key(queue->number, record->serial);
+	unsigned char *bytes = (unsigned char *)queues->buffer;
 	enum store_error error;
 
-	if (record->state == STATE_NONE)
-		return store_remove(store, key);
-	if (record_encoded_max(record) > sizeof(small))
-		bytes = malloc(record_encoded_max(record));
-	if (bytes == NULL)
-		return STORE_FULL;
-	error = store_put(store, key, bytes, record_encode(record, bytes));
-	if (bytes != small)
-		free(bytes);
-	return error;
+	error = gone ? store_remove(queues->store, key)
+		     : store_put(queues->store, key, bytes,
+			   record_encode(record, bytes) - payload);
+	queue->large |= large;
+	if (error != STORE_OK || !queue->large)
+		return error;
+	key = payload_key(queue->number, record->serial);
+	if (gone || !large)
+		return store_remove(queues->store, key);
+	if (record->serial <= queue->serial)
+		return STORE_OK;
+	return store_put(queues->store, key, record_payload(record), payload);
 }
 
 static enum store_error
@@ -294,90 +339,34 @@ put_queue(struct queues *queues, struct queue *queue)
 	struct machine *machine = queue->machine;
 	enum store_error error = STORE_OK;
 	const struct record *record = NULL;
-	uint64_t number = queue->number;
 
 	if (queue->gone)
 		return remove_queue(queues, queue);
-	if (number == 0) {
+	if (queue->number == 0) {
 		if (queues->last_number == NUMBER_MAX)
 			return STORE_FULL;
-		number = ++queues->last_number;
-		queue->number = number;
-		error = store_put(queues->store, row_key(0, number),
+		queue->number = ++queues->last_number;
+		error = store_put(queues->store, row_key(0, queue->number),
 		    queue->name, queue->name_length);
 	}
 	if (error == STORE_OK)
-		error = store_put(queues->store, row_key(number, 0), header,
-		    machine_save_header(machine, header));
+		error = store_put(queues->store, row_key(queue->number, 0),
+		    header, machine_save_header(machine, header));
 	while (error == STORE_OK &&
 	    (record = machine_changed(machine, record)) != NULL)
-		error = put_record(queues->store, number, record);
+		error = put_record(queues, queue, record);
 	return error;
 }
 
-struct stored_rows {
-	struct store *store;
-	uint64_t number;
-};
-
-static const void *
-stored_row(void *ctx, uint64_t serial, size_t *length)
-{
-	const struct stored_rows *rows = ctx;
-
-	return store_get(rows->store, row_key(rows->number, serial), length);
-}
-
-/* False: a queue could not be put back. */
-static bool
-undo_queue(struct queues *queues, struct queue *queue)
-{
-	struct stored_rows rows = {queues->store, queue->number};
-	const struct machine_rows source = {stored_row, &rows};
-	size_t length;
-
-	if (store_get(queues->store, row_key(0, queue->number), &length) !=
-		NULL &&
-	    queue->number != 0) {
-		if (!machine_undo(queue->machine, &source))
-			return false;
-		/* No fence that was given since may come again. */
-		machine_new_epoch(queue->machine);
-		return true;
-	}
-	/* It was made in this transaction. */
-	machine_destroy(queue->machine);
-	queue->number = 0;
-	queue->machine = machine_begin(queues);
-	return queue->machine != NULL;
-}
-
+/* Stores all that has changed, or nothing. */
 static enum store_error
-undo_all(struct queues *queues)
-{
-	struct queue *queue;
-	bool whole = true;
-
-	store_roll_back(queues->store);
-	while ((queue = queues->dirty) != NULL) {
-		queues->dirty = queue->dirty_next;
-		queue->dirty = queue->gone = false;
-		whole = whole && undo_queue(queues, queue);
-	}
-	queues->disk_full = true;
-	store_use_reserve(queues->store);
-	return whole ? STORE_FULL : STORE_BROKEN;
-}
-
-enum store_error
-queues_commit(struct queues *queues)
+put_all(struct queues *queues)
 {
 	enum store_error error;
 	struct queue *queue;
 	bool durable = false;
+	size_t length;
 
-	if (queues->dirty == NULL)
-		return STORE_OK;
 	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next)
 		durable = durable || !queue->machine->memory_level;
 	error = store_begin(queues->store, durable);
@@ -386,11 +375,91 @@ queues_commit(struct queues *queues)
 		error = put_queue(queues, queue);
 	if (error == STORE_OK)
 		error = store_commit(queues->store);
+	if (error != STORE_FULL)
+		return error;
+	store_roll_back(queues->store);
+	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next) {
+		if (store_get(queues->store, row_key(0, queue->number),
+			&length) == NULL)
+			queue->number = 0;
+	}
+	return STORE_FULL;
+}
+
+struct stored_rows {
+	struct queues *queues;
+	uint64_t number;
+};
+
+static const void *
+stored_row(void *ctx, uint64_t serial, size_t *length)
+{
+	const struct stored_rows *rows = ctx;
+	struct store *store = rows->queues->store;
+	const void *row;
+	size_t payload = 0;
+
+	row = store_get(store, payload_key(rows->number, serial), &payload);
+	if (row == NULL || !keep_payload(rows->queues, row, payload))
+		payload = 0;
+	row = store_get(store, row_key(rows->number, serial), length);
+	return row != NULL ? join(rows->queues, row, length, payload) : NULL;
+}
+
+/* False: a queue could not be put back. */
+static bool
+undo_queue(struct queues *queues, struct queue *queue)
+{
+	struct stored_rows rows = {queues, queue->number};
+	const struct machine_rows source = {stored_row, &rows};
+
+	if (queue->number == 0) {
+		/* It was made in this transaction. */
+		machine_clear(queue->machine);
+		queue->machine->fence = queues->fence;
+	} else if (!machine_undo(queue->machine, &source)) {
+		return false;
+	}
+	/* No fence that was given since may come again. */
+	machine_new_epoch(queue->machine);
+	queues_drop_unused(queues, queue);
+	return true;
+}
+
+static enum store_error
+undo_all(struct queues *queues)
+{
+	struct queue *queue;
+	bool whole = true;
+
+	while ((queue = queues->dirty) != NULL) {
+		queues->dirty = queue->dirty_next;
+		queue->dirty = queue->gone = false;
+		whole = whole && undo_queue(queues, queue);
+	}
+	return whole ? STORE_FULL : STORE_BROKEN;
+}
+
+enum store_error
+queues_commit(struct queues *queues)
+{
+	enum store_error error;
+	struct queue *queue;
+
+	if (queues->dirty == NULL)
+		return STORE_OK;
+	error = put_all(queues);
+	if (error == STORE_FULL) {
+		queues->disk_full = true;
+		store_use_reserve(queues->store);
+		error = put_all(queues);
+	}
 	if (error == STORE_FULL)
 		return undo_all(queues);
 	while (error == STORE_OK && (queue = queues->dirty) != NULL) {
 		queues->dirty = queue->dirty_next;
 		queue->dirty = false;
+		queue->serial = queue->machine->serial;
 		machine_settle(queue->machine);
 		if (queue->gone)
 			queue_destroy(queues, queue);

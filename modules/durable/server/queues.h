@@ -25,6 +25,8 @@ struct queue {
 	bool dirty;
 	uint64_t changed_ms; /* when it became dirty last, on its clock */
 	bool gone; /* its rows are to be removed */
+	uint64_t serial; /* the last that has a row */
+	bool large; /* payloads of it may have rows */
 	bool changed; /* since its waiting takes were tried */
 	/* The server's: how many takes wait for it, in which pass through them
 	 * it was seen last, and whether there may be something for them. */
@@ -42,6 +44,7 @@ struct queues {
 	uint64_t last_number;
 	uint64_t fence; /* no queue that was removed has given a greater one */
 	uint64_t seed;
+	char *buffer; /* for one encoded record */
 	bool disk_full; /* adds are refused */
 };
 

@@ -30,6 +30,7 @@ parse_number(const char **at, const char *end, char mark, uint64_t most,
 	return COMPLETE;
 }
 
+/* Of one that is incomplete, the length becomes what is missing, at least. */
 static enum parsed
 parse_word(struct argument *word, const char **at, const char *end)
 {
@@ -37,8 +38,10 @@ parse_word(struct argument *word, const char **at, const char *end)
 	enum parsed parsed =
 	    parse_number(at, end, '$', REQUEST_WORD_MAX, &length);
 
+	word->length = 1;
 	if (parsed != COMPLETE)
 		return parsed;
+	word->length = length + 2 - (size_t)(end - *at);
 	if ((uint64_t)(end - *at) < length + 2)
 		return INCOMPLETE;
 	*word = (struct argument){*at, length};
@@ -57,6 +60,7 @@ request_parse(struct request *request, const char *bytes, size_t length,
 	size_t i;
 
 	request->count = 0;
+	request->need = length + 1;
 	if (length == 0)
 		return 0;
 	/* redis-cli --pipe sends an empty line before its last request. */
@@ -68,6 +72,10 @@ request_parse(struct request *request, const char *bytes, size_t length,
 	request->count = count;
 	if (parsed == COMPLETE)
 		return at - bytes;
+	/* So bytes that come one by one are not parsed again for each. */
+	if (count > 0)
+		request->need =
+		    length + request->word[i - 1].length + 6 * (count - i);
 	*error = "ERR this is no request, or one with too many or too long "
 		 "words";
 	return parsed == INCOMPLETE && length < REQUEST_BYTES_MAX ? 0 : -1;

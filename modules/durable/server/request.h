@@ -15,6 +15,9 @@
 #define REQUEST_BYTES_MAX ((size_t)80 << 20)
 
 struct request {
+	/* Of one that is not complete: how many bytes it has, at least. A word
+	 * has 6. */
+	size_t need;
 	size_t count;
 	struct argument word[REQUEST_WORDS_MAX]; /* in the bytes parsed */
 };

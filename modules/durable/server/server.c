@@ -8,7 +8,8 @@
  *      replies stay in the connections' buffers.
  *   3. Try the takes that wait on queues that have changed or whose time has
  *      come: what has just been added is taken in the same transaction.
- *   4. Commit. If that fails, the replies of this round become errors.
+ *   4. Commit. If that fails, the replies of this round that depend on it
+ *      become errors.
  *   5. Send.
  *
  * A connection that waits keeps its request at the beginning of its input, and
@@ -63,7 +64,9 @@ struct connection {
 	struct connection *next, **link; /* all */
 	struct connection *touched_next;
 	struct buffer in, out;
-	/* Of out, what may be sent; and how many replies follow. */
+	size_t need; /* so many bytes of input make a request, at least */
+	/* Of out, what may be sent, whether the round commits or not; and how
+	 * many replies follow. */
 	size_t committed;
 	size_t replies;
 	uint64_t sent_ns; /* when some was sent, or it began to wait */
@@ -91,6 +94,7 @@ struct server {
 	struct source listeners[LISTENERS_MAX];
 	size_t listener_count;
 	bool stopping; /* by the thread that runs it */
+	bool uncertain; /* what the last command saw may yet be undone */
 	bool broken; /* the store; nothing is sent any more */
 	struct connection *first, *touched;
 	unsigned long connections;
@@ -236,6 +240,16 @@ replace_replies(struct connection *connection)
 		answer_error(connection, "FULL the disk is full");
 }
 
+/* The reply to a command is in the buffer. */
+static void
+count_reply(const struct server *server, struct connection *connection)
+{
+	if (connection->replies > 0 || server->uncertain)
+		connection->replies++;
+	else
+		connection->committed = buffer_length(&connection->out);
+}
+
 /* Stores what has changed. All replies so far may be sent then, unless the
  * store is broken. */
 static void
@@ -318,6 +332,7 @@ run_on_queue(struct server *server, struct connection *connection,
 		return true;
 	}
 	queues_run(&server->queues, queue, command, &call);
+	server->uncertain = queue->dirty;
 	if (call.blocked && connection->waits_for == NULL)
 		wait_begin(server, connection, queue, call.block_ms);
 	queues_drop_unused(&server->queues, queue);
@@ -453,6 +468,7 @@ run_request(struct server *server, struct connection *connection)
 	const struct argument *word = &server->request.word[0];
 	const struct command *command = NULL;
 
+	server->uncertain = false;
 	if (word->length > 4 && strncasecmp(word->bytes, "HWT.", 4) == 0)
 		command = command_find(word->bytes + 4, word->length - 4);
 	if (word_is(server, 0, "AUTH"))
@@ -475,9 +491,15 @@ run_request(struct server *server, struct connection *connection)
 static long
 parse(struct server *server, struct connection *connection, const char **error)
 {
-	return request_parse(&server->request,
-	    connection->in.bytes + connection->in.begin,
-	    buffer_length(&connection->in), error);
+	size_t given = buffer_length(&connection->in);
+	long length;
+
+	if (given < connection->need && given < REQUEST_BYTES_MAX)
+		return 0;
+	length = request_parse(&server->request,
+	    connection->in.bytes + connection->in.begin, given, error);
+	connection->need = length == 0 ? server->request.need : 0;
+	return length;
 }
 
 /* Runs all whole requests of a connection, up to one that waits. */
@@ -499,14 +521,14 @@ run_requests(struct server *server, struct connection *connection)
 			return;
 		if (length < 0) {
 			answer_error(connection, error);
-			connection->replies++;
+			count_reply(server, connection);
 			connection->closing = true;
 			return;
 		}
 		if (server->request.count > 0) {
 			if (!run_request(server, connection))
 				return;
-			connection->replies++;
+			count_reply(server, connection);
 		}
 		buffer_consume(&connection->in, (size_t)length);
 	}
@@ -522,8 +544,8 @@ wait_try(struct server *server, struct connection *connection, bool final)
 	if (!run_on_queue(server, connection,
 		command_find("TAKE", strlen("TAKE")), final))
 		return false;
+	count_reply(server, connection);
 	wait_end(server, connection);
-	connection->replies++;
 	buffer_consume(&connection->in, (size_t)length);
 	run_requests(server, connection);
 	return true;

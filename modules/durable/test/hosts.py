@@ -294,8 +294,11 @@ class Hosted:
         begin = time.monotonic()
         got = 0
         while got < 30:
+            # Another rate gives nothing at once.
+            for rate in (21, 0, 20):
+                self.client.call('HWT.QUEUE', 'q', 'RATE', rate)
             got += len(take(self.client, 'q', 30, 30000, 'BLOCK', 5000))
-        self.assertGreaterEqual(time.monotonic() - begin, 0.4)
+        self.assertGreaterEqual(time.monotonic() - begin, 1.4)
 
     def test_bad_input_is_an_error_and_changes_nothing(self):
         self.client.call('HWT.ADD', 'q', 'IN', 60000, 'TASKS', 'a', 'x')
@@ -358,7 +361,7 @@ class Hosted:
         self.host.kill()
         self.host.start()
         self.client = self.host.connect()
-        second = take(self.client, 'q')
+        second = take(self.client, 'q', 10, 30000, 'BLOCK', 5000)
         self.assertEqual(list(second), [b'b'])
         # A new epoch: fences have grown, and the lease is still the worker's.
         self.assertGreater(second[b'b'][1], first[1] + 1000)
@@ -578,7 +581,8 @@ class InRedis(Hosted, unittest.TestCase):
     def follow(self, replica):
         other = replica.connect()
         self.fill()
-        fence = max(task[1] for task in take(self.client, 'q', 5).values())
+        fence = max(task[1] for task in take(self.client, 'q', 5, 30000,
+                                             'BLOCK', 9000).values())
         random.seed(1)
         for i in range(2000):
             self.client.call('HWT.ADD', 'q', 'IN', random.randrange(50),
@@ -627,7 +631,13 @@ class InRedis(Hosted, unittest.TestCase):
     def test_other_types_and_internal_commands_are_refused(self):
         self.client.call('SET', 's', 1)
         self.refused('WRONGTYPE', 'HWT.ADD', 's', 'IN', 0, 'TASKS', 'a', 'x')
-        self.refused('ARG', 'HWT.X', 'q', 0, 0, 'EPOCH')
+        words = ('HWT.X', 'q', 0, 0, 'EPOCH')
+        self.refused('ARG', *words)
+        self.refused('ARG', 'EVAL', 'return redis.call(unpack(ARGV))', 0,
+                     *words)
+        self.client.call('MULTI')
+        self.client.call(*words)
+        self.assertTrue(str(*self.client.call('EXEC')).startswith('ARG'))
 
     def test_a_take_in_a_transaction_does_not_block(self):
         self.client.call('MULTI')
@@ -657,6 +667,9 @@ class InServer(Hosted, unittest.TestCase):
         self.assertTrue(self.raw(b'*1\r\n:5\r\n'))
         self.assertTrue(self.raw(b'*' + b'1' * 100))
         self.assertFalse(self.raw(b'*2\r\n$4\r\nPING\r\n$3\r\nab'))
+        for byte in self.client.bytes('HWT.CANCEL', 'q', 'a', '', ''):
+            self.client.socket.send(bytes([byte]))
+        self.assertTrue(str(self.client.read()).startswith('ARG'))
         self.assertEqual(self.client.call('PING'), b'PONG')
 
     def test_queues_are_listed_and_their_cursor_is_checked(self):
@@ -863,7 +876,8 @@ class InServer(Hosted, unittest.TestCase):
 
     def test_a_batch_that_is_not_committed_is_undone(self):
         host, client, faults = self.faulty()
-        client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x', 'b', 'y')
+        large = b'y' * 5000
+        client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x', 'b', large)
         task = take(client, 'q', 1)[b'a']
         before = client.pairs('HWT.STAT', 'q')
         faults.set(write_error=errno.ENOSPC)
@@ -881,6 +895,7 @@ class InServer(Hosted, unittest.TestCase):
         for name in ('now', 'ahead', 'late', 'memory-bytes'):
             del before[name], after[name]
         self.assertEqual(after, before)
+        self.assertEqual(client.pairs('HWT.GET', 'q', 'b')['payload'], large)
         self.assertEqual(client.call(*requests[0]), [1])
         # The disk has room again: that is seen within a second or two.
         end = time.monotonic() + 10
@@ -904,6 +919,7 @@ class InServer(Hosted, unittest.TestCase):
         states = [client.pairs('HWT.GET', 'q', name)['state']
                   for name in ('a', 'b', 'd')]
         self.assertEqual(states, [b'done', b'due', b'due'])
+        self.assertEqual(client.pairs('HWT.GET', 'q', 'b')['payload'], large)
         self.assertIsNone(client.call('HWT.GET', 'q', 'c'))
         client.close()
 
@@ -911,9 +927,10 @@ class InServer(Hosted, unittest.TestCase):
         host, client, faults = self.faulty()
         faults.set(write_error=errno.ENOSPC)
         client.socket.sendall(
+            client.bytes('HWT.GET', 'other', 'a') +
             client.bytes('HWT.ADD', 'q', 'IN', 0, 'TASKS', 'a', 'x') +
             client.bytes('HWT.BACKUP', host.folder + '/none/copy'))
-        for code in ('FULL', 'ERR'):
+        for code in ('None', 'FULL', 'ERR'):
             self.assertEqual(str(client.read()).split()[0], code)
         faults.set()
         self.assertIsNone(client.call('HWT.GET', 'q', 'a'))
@@ -1067,13 +1084,19 @@ class InServer(Hosted, unittest.TestCase):
 
     def fill_disk(self, host):
         client = host.connect()
-        stored = 0
-        with self.assertRaises(Error) as caught:
-            while stored < 4000:
-                client.call('HWT.ADD', 'q', 'IN', 0, 'TASKS', f'a{stored}',
-                            'x' * 60000)
-                stored += 1
-        self.assertTrue(str(caught.exception).startswith('FULL'))
+        client.call('HWT.ADD', 'held', 'IN', 0, 'TASKS', 'a', 'x')
+        held = take(client, 'held')[b'a']
+        stored, answer = 0, [0]
+        while answer == [0]:
+            client.socket.sendall(
+                client.bytes('HWT.ADD', 'q', 'IN', 0, 'TASKS', f'a{stored}',
+                             'x' * 60000) +
+                client.bytes('HWT.EXTEND', 'held', 30000, 'TASKS', 'a',
+                             held[1]))
+            answer = client.read()
+            self.assertEqual(client.read(), [1])
+            stored += answer == [0]
+        self.assertTrue(str(answer).startswith('FULL'))
         self.assertGreater(stored, 50)
         # The reserve is for what ends tasks.
         with self.assertRaises(Error):

@@ -9,7 +9,8 @@
  *   a store of rows, in which each batch is committed or fails, half way or
  *       whole: after a failure the machine must be what it was before;
  *   saves and loads, which take the machine's place;
- *   damaged saves, which must be refused or lead to a whole machine.
+ *   damaged saves, which must be refused or lead to a whole machine;
+ *   commands during which memory runs out.
  *
  *   machine_model [SEEDS [FIRST [STEPS]]]
  */
@@ -784,8 +785,8 @@ random_limit(uint64_t most)
 static void
 op_queue(struct words *words, const struct reply *expected)
 {
-	uint64_t rate = model.limits.rate;
-
+	model.tokens = model_tokens();
+	model.tokens_ms = model.time.steady_ms;
 	if (one_in(3)) {
 		model.paused = one_in(4);
 		word(words, model.paused ? "pause" : "RESUME");
@@ -793,10 +794,6 @@ op_queue(struct words *words, const struct reply *expected)
 	option(words, 3, "RUNNING", &model.limits.running, random_limit(20));
 	option(words, 3, "RATE", &model.limits.rate, random_limit(50));
 	option(words, 3, "MAX", &model.limits.pending, random_limit(80));
-	if (rate != model.limits.rate) {
-		model.tokens = model.limits.rate * 1000;
-		model.tokens_ms = model.time.steady_ms;
-	}
 	if (one_in(5)) {
 		model.memory_level = one_in(2);
 		word(words, "LEVEL");
@@ -1264,6 +1261,56 @@ step_rows(void)
 	machine_destroy(made);
 }
 
+static size_t allocations; /* that succeed, from now on */
+
+static void *
+scarce_allocate(size_t bytes)
+{
+	return allocations > 0 ? allocations--, malloc(bytes) : NULL;
+}
+
+static void *
+scarce_zeroed(size_t count, size_t bytes)
+{
+	return allocations > 0 ? allocations--, calloc(count, bytes) : NULL;
+}
+
+/* Memory runs out during a command: an add does nothing then, a take says so
+ * rather than that there is nothing, and the machine stays whole. */
+static void
+step_scarce(void)
+{
+	static struct model before;
+	static struct answer got, expected;
+	struct words words = {.count = 0};
+	struct reply reply = reply_into(&expected);
+	size_t i = random_below(sizeof(operations) / sizeof(*operations));
+	const char *name = operations[i].name;
+	struct machine *made;
+
+	machine_advance(machine, now);
+	machine_advance(replica, now);
+	model_advance(now);
+	if (!is_advanced(machine))
+		return;
+	made = save_and_load(machine);
+	before = model;
+	operations[i].make(&words, &reply);
+	model = before;
+	allocations = random_below(1 + random_below(12));
+	memory.allocate = scarce_allocate;
+	memory.zeroed = scarce_zeroed;
+	run(made, command_find(name, strlen(name)), &words, now, &got);
+	memory.allocate = malloc;
+	memory.zeroed = calloc;
+	CHECK(machine_check(made) == NULL);
+	if (operations[i].make == op_add && strncmp(got.text, "-OOM", 4) == 0)
+		CHECK(machine_digest(made) == machine_digest(machine));
+	if (operations[i].make == op_take && got.text[0] == '_')
+		CHECK(expected.text[0] == '_');
+	machine_destroy(made);
+}
+
 static void
 seed_begin(uint64_t seed)
 {
@@ -1335,6 +1382,8 @@ main(int argc, char **argv)
 			step_scan();
 			if (one_in(40))
 				step_rows();
+			if (one_in(20))
+				step_scarce();
 			if (one_in(150))
 				take_the_place(
 				    &replica, save_and_load(machine));
