@@ -8,7 +8,7 @@
 /* record.c: memory, and what a record belongs to. NULL or false: no memory. */
 struct record *record_create(struct machine *machine,
     const struct policy *policy, const struct machine_task *task);
-/* The record is in no place. Forgets an add that is undone. */
+/* The record is in no place. */
 void record_destroy(struct machine *machine, struct record *record);
 /* Returns it without its payload; without memory, with it. */
 struct record *record_strip(struct machine *machine, struct record *record);
@@ -25,8 +25,6 @@ struct take *take_find(const struct machine *machine,
 void record_changed(struct machine *machine, struct record *record);
 /* NULL: it was the last one. */
 struct record *record_next_changed(const struct record *record);
-/* Forgets all changes after this one. */
-void changed_truncate(struct machine *machine, struct record *last);
 
 /* wheel.c: at record->time_ms. */
 void wheel_insert(struct wheel *wheel, struct record *record);

@@ -197,56 +197,48 @@ machine_wait_ms(const struct machine *machine, struct machine_time time)
 	return wait_ms;
 }
 
+/* Another task beside so many that are not counted yet. */
 static enum machine_error
-add_one(struct machine *machine, const struct policy *policy,
-    const struct machine_task *task, uint8_t *result)
+may_add(const struct machine *machine, size_t more)
 {
-	struct record *record = machine_find(machine, &task->id);
 	size_t pending = machine->count[STATE_WAITING] +
 	    machine->count[STATE_DUE] + machine->count[STATE_RUNNING];
 
-	*result = record != NULL ? record->state : STATE_NONE;
-	if (record != NULL)
-		return MACHINE_OK;
-	if (machine->limits.pending != 0 && pending >= machine->limits.pending)
-		return MACHINE_FULL;
-	if (machine->serial == MACHINE_SERIAL_MAX)
-		return MACHINE_FULL;
-	record = record_create(machine, policy, task);
-	if (record == NULL)
-		return MACHINE_NO_MEMORY;
-	record->serial = ++machine->serial & MACHINE_SERIAL_MAX;
-	record_changed(machine, record);
-	place_for(machine, record, task->due_ms);
-	machine->counters[COUNT_ADDED]++;
-	return MACHINE_OK;
+	return (machine->limits.pending != 0 &&
+		   pending + more >= machine->limits.pending) ||
+		machine->serial + more >= MACHINE_SERIAL_MAX
+	    ? MACHINE_FULL
+	    : MACHINE_OK;
 }
 
 enum machine_error
 machine_add(struct machine *machine, const struct policy *policy,
     const struct machine_task *tasks, size_t count, uint8_t *results)
 {
-	struct record *changed = machine->changed_last;
-	uint64_t revision = machine->revision;
+	struct record *made[MACHINE_TASKS_MAX], *record;
 	enum machine_error error = MACHINE_OK;
-	struct record *record;
-	size_t i;
+	size_t i, n = 0;
 
-	for (i = 0; i < count && error == MACHINE_OK; i++)
-		error = add_one(machine, policy, &tasks[i], &results[i]);
-	if (error == MACHINE_OK)
-		return MACHINE_OK;
-	changed_truncate(machine, changed);
-	machine->revision = revision;
-	for (i--; i-- > 0;) {
-		if (results[i] != STATE_NONE)
-			continue;
+	for (i = 0; i < count && error == MACHINE_OK; i++) {
 		record = machine_find(machine, &tasks[i].id);
-		record->changed = NULL;
-		record_unplace(machine, record);
-		record_destroy(machine, record);
-		machine->counters[COUNT_ADDED]--;
-		machine->serial--;
+		results[i] = record != NULL ? record->state : STATE_NONE;
+		if (record != NULL)
+			continue;
+		error = may_add(machine, n);
+		if (error == MACHINE_OK)
+			made[n] = record_create(machine, policy, &tasks[i]);
+		if (error == MACHINE_OK && made[n++] == NULL)
+			error = MACHINE_NO_MEMORY;
+	}
+	for (i = 0; i < n && error == MACHINE_OK; i++) {
+		made[i]->serial = ++machine->serial & MACHINE_SERIAL_MAX;
+		record_changed(machine, made[i]);
+		place_for(machine, made[i], made[i]->time_ms);
+		machine->counters[COUNT_ADDED]++;
+	}
+	for (i = 0; i < n && error != MACHINE_OK; i++) {
+		if (made[i] != NULL)
+			record_destroy(machine, made[i]);
 	}
 	return error;
 }

@@ -315,11 +315,6 @@ minus(uint64_t a, uint64_t b)
  * SAVING. The state is a header and an encoded record each, in this order: the
  * due ones and the dead, each first to last; those in the wheels.
  */
-struct machine_sink {
-	void (*piece)(void *ctx, const void *bytes, size_t length);
-	void *ctx;
-};
-
 #define MACHINE_HEADER_MAX 512
 /* Return the length. */
 size_t machine_save_header(
@@ -327,9 +322,9 @@ size_t machine_save_header(
 size_t record_encode(const struct record *record, unsigned char *to);
 /* At most so long. */
 size_t record_encoded_max(const struct record *record);
-/* Passes each record to sink, and not the header. */
-void machine_save(
-    const struct machine *machine, const struct machine_sink *sink);
+/* Visits each record in that order. */
+void machine_walk(const struct machine *machine,
+    void (*visit)(const struct record *record, void *ctx), void *ctx);
 
 /* Into a new machine: the header, then each record, then the end. False: not
  * what was saved by this version, or damaged, or no memory: destroy it. */
@@ -349,19 +344,16 @@ uint64_t machine_digest(const struct machine *machine);
  * stores each record that machine_changed returns, or removes its row if its
  * state is STATE_NONE, and calls machine_settle after its transaction. If that
  * did not commit, it calls machine_undo, which puts all that has changed back
- * to the stored rows, and loads the stored header: row returns NULL where none
+ * to the stored rows, and loads the stored header: row_of returns NULL where none
  * is stored. False: no memory, or a damaged row; the machine must then be
  * loaded anew.
  */
-struct machine_rows {
-	const void *(*row)(void *ctx, uint64_t serial, size_t *length);
-	void *ctx;
-};
-
 /* The one after this one, or the first one after NULL; NULL: no more. */
 const struct record *machine_changed(
     const struct machine *machine, const struct record *after);
 void machine_settle(struct machine *machine);
-bool machine_undo(struct machine *machine, const struct machine_rows *rows);
+bool machine_undo(struct machine *machine,
+    const void *(*row_of)(void *ctx, uint64_t serial, size_t *length),
+    void *ctx);
 
 #endif

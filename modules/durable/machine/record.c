@@ -161,6 +161,8 @@ record_create(struct machine *machine, const struct policy *policy,
 	record->payload_length = payload->length & 0x1fffff;
 	record->due_ms = task->due_ms & MACHINE_TIME_MAX_MS;
 	record->time_ms = task->due_ms;
+	record->state =
+	    task->due_ms <= machine->time.now_ms ? STATE_DUE : STATE_WAITING;
 	memcpy(record->bytes, id->bytes, id->length);
 	memcpy(record->bytes + id->length, payload->bytes, payload->length);
 	table_insert(&machine->records, &record->by_id);
@@ -345,16 +347,6 @@ record_changed(struct machine *machine, struct record *record)
 		machine->changed_first = record;
 }
 
-void
-changed_truncate(struct machine *machine, struct record *last)
-{
-	machine->changed_last = last;
-	if (last != NULL)
-		last->changed = last;
-	else
-		machine->changed_first = NULL;
-}
-
 /* NULL: it is the last one. */
 struct record *
 record_next_changed(const struct record *record)
@@ -378,7 +370,7 @@ machine_settle(struct machine *machine)
 	struct record *record = machine->changed_first;
 	struct record *next;
 
-	changed_truncate(machine, NULL);
+	machine->changed_first = machine->changed_last = NULL;
 	for (; record != NULL; record = next) {
 		next = record_next_changed(record);
 		record->changed = NULL;

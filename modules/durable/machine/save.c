@@ -140,21 +140,28 @@ record_encoded_max(const struct record *record)
 	    record->id_length + record->payload_length;
 }
 
-size_t
-record_encode(const struct record *record, unsigned char *to)
+static unsigned char *
+put_numbers(const struct record *record, unsigned char *to)
 {
 	const struct policy *policy = record->policy;
-	const struct argument text = record_text(record);
-	size_t length = (size_t)record->id_length + record->payload_length;
 	bool running = record->state == STATE_RUNNING;
 	const union numbers numbers = {{record->state, record->attempt,
 	    record->time_ms, record->due_ms, record->fence, record->serial,
 	    policy->attempts, policy->retry_first_ms, policy->retry_most_ms,
 	    policy->expires_ms, policy->result_ms,
 	    running ? record->lease->take->request : 0,
-	    running ? record->lease->due_ms : 0, text.length, record->id_length,
-	    record->payload_length}};
-	unsigned char *end = put(to, numbers.all, NUMBERS);
+	    running ? record->lease->due_ms : 0, record_text(record).length,
+	    record->id_length, record->payload_length}};
+
+	return put(to, numbers.all, NUMBERS);
+}
+
+size_t
+record_encode(const struct record *record, unsigned char *to)
+{
+	const struct argument text = record_text(record);
+	size_t length = (size_t)record->id_length + record->payload_length;
+	unsigned char *end = put_numbers(record, to);
 
 	memcpy(end, text.bytes, text.length);
 	memcpy(end + text.length, record->bytes, length);
@@ -234,52 +241,25 @@ machine_load_end(const struct machine *machine)
 	    machine->counters[COUNT_DROPPED];
 }
 
-/* Encodes each record into a buffer that grows. */
-struct saving {
-	const struct machine_sink *sink;
-	unsigned char *buffer;
-	size_t room;
-};
-
 static void
-save_record(const struct record *record, void *ctx)
+walk_list(const struct link *list,
+    void (*visit)(const struct record *record, void *ctx), void *ctx)
 {
-	struct saving *saving = ctx;
-	size_t room = record_encoded_max(record);
+	const struct link *link;
 
-	if (room > saving->room) {
-		memory.release(saving->buffer);
-		saving->room = 2 * room;
-		saving->buffer = memory.allocate(saving->room);
-	}
-	/* A record less makes the header wrong: such a file is refused. */
-	if (saving->buffer == NULL)
-		saving->room = 0;
-	else
-		saving->sink->piece(saving->sink->ctx, saving->buffer,
-		    record_encode(record, saving->buffer));
+	for (link = list->next; link != list; link = link->next)
+		visit(container_of(link, struct record, link), ctx);
 }
 
 void
-machine_save(const struct machine *machine, const struct machine_sink *sink)
+machine_walk(const struct machine *machine,
+    void (*visit)(const struct record *record, void *ctx), void *ctx)
 {
-	struct saving saving = {.sink = sink};
-	const struct link *link;
-
-	for (link = machine->due.next; link != &machine->due; link = link->next)
-		save_record(container_of(link, struct record, link), &saving);
-	for (link = machine->dead.next; link != &machine->dead;
-	     link = link->next)
-		save_record(container_of(link, struct record, link), &saving);
-	wheel_walk(&machine->wheel, save_record, &saving);
-	wheel_walk(&machine->leases, save_record, &saving);
-	memory.release(saving.buffer);
+	walk_list(&machine->due, visit, ctx);
+	walk_list(&machine->dead, visit, ctx);
+	wheel_walk(&machine->wheel, visit, ctx);
+	wheel_walk(&machine->leases, visit, ctx);
 }
-
-struct digest {
-	size_t listed; /* so many come in an order that counts */
-	uint64_t order, sum;
-};
 
 static uint64_t
 digest_bytes(uint64_t digest, const void *bytes, size_t length)
@@ -291,34 +271,46 @@ digest_bytes(uint64_t digest, const void *bytes, size_t length)
 	return digest;
 }
 
-static void
-digest_piece(void *ctx, const void *bytes, size_t length)
-{
-	struct digest *digest = ctx;
+struct digest {
+	uint64_t order, sum;
+};
 
-	if (digest->listed == 0)
-		digest->sum += digest_bytes(7, bytes, length);
+/* Only lists have an order that counts. */
+static void
+digest_record(const struct record *record, void *ctx)
+{
+	unsigned char numbers[NUMBERS * NUMBER_BYTES];
+	const struct argument text = record_text(record);
+	struct digest *digest = ctx;
+	bool listed = record->state == STATE_DUE || record->state == STATE_DEAD;
+	uint64_t sum = digest_bytes(listed ? digest->order : 7, numbers,
+	    (size_t)(put_numbers(record, numbers) - numbers));
+
+	sum = digest_bytes(sum, text.bytes, text.length);
+	sum = digest_bytes(sum, record->bytes,
+	    (size_t)record->id_length + record->payload_length);
+	if (listed)
+		digest->order = sum;
 	else
-		digest->order = digest_bytes(digest->order, bytes, length);
-	digest->listed -= digest->listed > 0;
+		digest->sum += sum;
 }
 
 /* Without the time. The order of a time counts when they have come due. */
 uint64_t
 machine_digest(const struct machine *machine)
 {
-	struct digest digest = {
-	    machine->count[STATE_DUE] + machine->count[STATE_DEAD], 0, 0};
-	const struct machine_sink sink = {digest_piece, &digest};
+	struct digest digest = {digest_bytes(1, machine->saved,
+				    (SAVED_NUMBERS - 2) * sizeof(uint64_t)),
+	    0};
 
-	digest.order = digest_bytes(
-	    1, machine->saved, (SAVED_NUMBERS - 2) * sizeof(uint64_t));
-	machine_save(machine, &sink);
+	machine_walk(machine, digest_record, &digest);
 	return digest.order ^ digest.sum;
 }
 
 bool
-machine_undo(struct machine *machine, const struct machine_rows *rows)
+machine_undo(struct machine *machine,
+    const void *(*row_of)(void *ctx, uint64_t serial, size_t *length),
+    void *ctx)
 {
 	/* Time goes on: what has come due meanwhile stays due. */
 	struct machine_time time = machine->time;
@@ -328,7 +320,7 @@ machine_undo(struct machine *machine, const struct machine_rows *rows)
 	size_t length;
 	bool whole;
 
-	row = rows->row(rows->ctx, 0, &length);
+	row = row_of(ctx, 0, &length);
 	whole = row != NULL && machine_load_header(machine, row, length);
 	for (; record != NULL; record = record_next_changed(record)) {
 		if (record->state == STATE_NONE)
@@ -338,7 +330,7 @@ machine_undo(struct machine *machine, const struct machine_rows *rows)
 		record_destroy(machine, record);
 	}
 	while (whole && (changed = machine_changed(machine, changed)) != NULL) {
-		row = rows->row(rows->ctx, changed->serial, &length);
+		row = row_of(ctx, changed->serial, &length);
 		whole =
 		    row == NULL || machine_load_record(machine, row, length);
 	}

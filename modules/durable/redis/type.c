@@ -4,7 +4,7 @@
  * rewritten without RDB, and in a copy.
  *
  * All three have the header, then batches of encoded records, each with its
- * length before it, in the order of machine_save; an empty batch is the end.
+ * length before it, in the order of machine_walk; an empty batch is the end.
  */
 #include <string.h>
 #include <sys/random.h>
@@ -54,17 +54,21 @@ batch_flush(struct batch *batch)
 }
 
 static void
-batch_piece(void *ctx, const void *bytes, size_t length)
+batch_add(const struct record *record, void *ctx)
 {
 	struct batch *batch = ctx;
-	uint32_t prefix = (uint32_t)length;
+	size_t room = batch->length + LENGTH_BYTES + record_encoded_max(record);
+	uint32_t length;
+	char *at;
 
-	if (batch->length + LENGTH_BYTES + length > batch->room) {
-		batch->room = batch->length + LENGTH_BYTES + length;
-		batch->bytes = api.realloc(batch->bytes, batch->room);
+	if (room > batch->room) {
+		batch->bytes = api.realloc(batch->bytes, room);
+		batch->room = room;
 	}
-	memcpy(batch->bytes + batch->length, &prefix, LENGTH_BYTES);
-	memcpy(batch->bytes + batch->length + LENGTH_BYTES, bytes, length);
+	at = batch->bytes + batch->length;
+	length =
+	    (uint32_t)record_encode(record, (unsigned char *)at + LENGTH_BYTES);
+	memcpy(at, &length, LENGTH_BYTES);
 	batch->length += LENGTH_BYTES + length;
 	if (batch->length >= BATCH_BYTES)
 		batch_flush(batch);
@@ -77,11 +81,10 @@ queue_write(const struct queue *queue,
 {
 	unsigned char header[MACHINE_HEADER_MAX];
 	struct batch batch = {.write = write, .ctx = ctx};
-	const struct machine_sink sink = {batch_piece, &batch};
 
 	write(ctx, (const char *)header,
 	    machine_save_header(queue->machine, header));
-	machine_save(queue->machine, &sink);
+	machine_walk(queue->machine, batch_add, &batch);
 	batch_flush(&batch);
 	write(ctx, "", 0);
 	api.free(batch.bytes);

@@ -99,12 +99,13 @@ queues_drop_unused(struct queues *queues, struct queue *queue)
 static const void *
 join(struct queues *queues, const void *head, size_t *length, size_t payload)
 {
-	char *to = queues->buffer + HEAD_MAX - *length;
+	char *to;
 
 	if (payload == 0)
 		return head;
 	if (*length > HEAD_MAX)
 		return NULL;
+	to = queues->buffer + HEAD_MAX - *length;
 	memcpy(to, head, *length);
 	*length += payload;
 	return to;
@@ -411,13 +412,12 @@ static bool
 undo_queue(struct queues *queues, struct queue *queue)
 {
 	struct stored_rows rows = {queues, queue->number};
-	const struct machine_rows source = {stored_row, &rows};
 
 	if (queue->number == 0) {
 		/* It was made in this transaction. */
 		machine_clear(queue->machine);
 		queue->machine->fence = queues->fence;
-	} else if (!machine_undo(queue->machine, &source)) {
+	} else if (!machine_undo(queue->machine, stored_row, &rows)) {
 		return false;
 	}
 	/* No fence that was given since may come again. */

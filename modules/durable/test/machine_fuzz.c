@@ -26,16 +26,18 @@ must(bool holds)
 }
 
 static void
-load_piece(void *ctx, const void *bytes, size_t length)
+load_piece(const struct record *record, void *ctx)
 {
-	must(machine_load_record(ctx, bytes, length));
+	unsigned char bytes[1024];
+
+	must(record_encoded_max(record) <= sizeof(bytes));
+	must(machine_load_record(ctx, bytes, record_encode(record, bytes)));
 }
 
 static void
 load(struct machine *machine, const unsigned char *data, size_t size)
 {
 	unsigned char header[MACHINE_HEADER_MAX];
-	struct machine_sink sink = {.piece = load_piece};
 	struct machine *again;
 	bool first = true;
 	bool whole = true;
@@ -56,8 +58,7 @@ load(struct machine *machine, const unsigned char *data, size_t size)
 	must(again != NULL);
 	must(machine_load_header(
 	    again, header, machine_save_header(machine, header)));
-	sink.ctx = again;
-	machine_save(machine, &sink);
+	machine_walk(machine, load_piece, again);
 	must(machine_load_end(again));
 	must(machine_digest(again) == machine_digest(machine));
 	machine_destroy(again);

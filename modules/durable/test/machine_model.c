@@ -937,14 +937,14 @@ static struct saved {
 } saved;
 
 static void
-save_piece(void *ctx, const void *bytes, size_t length)
+save_piece(const struct record *record, void *ctx)
 {
 	struct piece *piece = &saved.piece[saved.count++];
 
 	(void)ctx;
-	CHECK(saved.count <= 1 + TASKS && length <= sizeof(piece->bytes));
-	memcpy(piece->bytes, bytes, length);
-	piece->length = length;
+	CHECK(saved.count <= 1 + TASKS &&
+	    record_encoded_max(record) <= sizeof(piece->bytes));
+	piece->length = record_encode(record, piece->bytes);
 }
 
 static struct machine *
@@ -985,12 +985,11 @@ load_damaged(void)
 static struct machine *
 save_and_load(const struct machine *from)
 {
-	const struct machine_sink sink = {.piece = save_piece};
 	struct machine *made;
 
 	saved.piece[0].length = machine_save_header(from, saved.piece[0].bytes);
 	saved.count = 1;
-	machine_save(from, &sink);
+	machine_walk(from, save_piece, NULL);
 	load_damaged();
 	made = load();
 	CHECK(made != NULL);
@@ -1215,7 +1214,6 @@ step_rows(void)
 {
 	static struct model before;
 	static struct answer answer;
-	const struct machine_rows source = {row_read, NULL};
 	struct machine_time at = now;
 	struct machine *made;
 	int commands = 1 + (int)random_below(5);
@@ -1250,7 +1248,7 @@ step_rows(void)
 		    &words, at, &answer);
 	}
 	model = before;
-	CHECK(machine_undo(made, &source));
+	CHECK(machine_undo(made, row_read, NULL));
 	CHECK(machine_check(made) == NULL);
 	now = at;
 	machine_advance(machine, now);
