@@ -51,9 +51,9 @@ answer(const struct call *call, const char *letters, ...)
 	va_start(of, letters);
 	for (; reply != NULL && *letters != '\0'; letters++) {
 		if (*letters == '*') {
-			reply->array(reply->ctx, va_arg(of, size_t));
+			reply->number(reply->ctx, '*', va_arg(of, size_t));
 		} else if (*letters == ':') {
-			reply->number(reply->ctx, va_arg(of, uint64_t));
+			reply->number(reply->ctx, ':', va_arg(of, uint64_t));
 		} else if (*letters == '$') {
 			text = va_arg(of, const char *);
 			reply->bytes(reply->ctx, text, va_arg(of, size_t));
@@ -61,7 +61,7 @@ answer(const struct call *call, const char *letters, ...)
 			text = va_arg(of, const char *);
 			reply->bytes(reply->ctx, text, strlen(text));
 		} else if (*letters == '_') {
-			reply->null(reply->ctx);
+			reply->bytes(reply->ctx, NULL, 0);
 		} else {
 			reply->error(reply->ctx, va_arg(of, const char *));
 		}

@@ -20,10 +20,10 @@
 /* What a command answers, as a stream: an array is followed by its elements. */
 struct reply {
 	void *ctx;
-	void (*array)(void *ctx, size_t count);
-	void (*number)(void *ctx, uint64_t number);
+	/* mark: ':', or '*' for how many elements an array has. */
+	void (*number)(void *ctx, char mark, uint64_t number);
+	/* NULL: there are none. */
 	void (*bytes)(void *ctx, const void *bytes, size_t length);
-	void (*null)(void *ctx);
 	/* text: a code in capitals, a blank, a sentence. */
 	void (*error)(void *ctx, const char *text);
 };

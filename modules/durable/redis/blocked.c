@@ -17,7 +17,7 @@
 
 struct blocked {
 	struct waiting *waiting;
-	struct blocked *next, *prev;
+	struct link link;
 	blocked_client *client;
 	uint64_t until_ns; /* UINT64_MAX: without limit */
 };
@@ -25,8 +25,7 @@ struct blocked {
 /* A name in a database. */
 struct waiting {
 	struct node node;
-	struct waiting *next, *prev; /* of all */
-	struct blocked *clients;
+	struct link clients;
 	timer_id timer;
 	uint64_t timer_ns; /* when it fires; 0: it is not armed */
 	size_t length;
@@ -43,7 +42,6 @@ waiting_key(const struct node *node, size_t *length)
 }
 
 static struct table table = {.key = waiting_key};
-static struct waiting *waiting_first;
 static unsigned long long client_count;
 
 unsigned long long
@@ -92,10 +90,7 @@ waiting_create(context *ctx, string *name)
 	waiting->length = length;
 	memcpy(waiting->place, place, length);
 	api.free(place);
-	waiting->next = waiting_first;
-	if (waiting_first != NULL)
-		waiting_first->prev = waiting;
-	waiting_first = waiting;
+	list_init(&waiting->clients);
 	table_insert(&table, &waiting->node);
 	return waiting;
 }
@@ -112,12 +107,6 @@ static void
 waiting_destroy(context *ctx, struct waiting *waiting)
 {
 	timer_disarm(ctx, waiting);
-	if (waiting->prev != NULL)
-		waiting->prev->next = waiting->next;
-	else
-		waiting_first = waiting->next;
-	if (waiting->next != NULL)
-		waiting->next->prev = waiting->prev;
 	table_remove(&table, &waiting->node);
 	api.free(waiting);
 }
@@ -180,13 +169,8 @@ blocked_ended(context *ctx, void *data)
 	struct blocked *blocked = data;
 	struct waiting *waiting = blocked->waiting;
 
-	if (blocked->prev != NULL)
-		blocked->prev->next = blocked->next;
-	else
-		waiting->clients = blocked->next;
-	if (blocked->next != NULL)
-		blocked->next->prev = blocked->prev;
-	if (waiting->clients == NULL)
+	list_remove(&blocked->link);
+	if (list_is_empty(&waiting->clients))
 		waiting_destroy(ctx, waiting);
 	api.free(blocked);
 	client_count--;
@@ -211,14 +195,11 @@ blocked_add(
 		waiting = waiting_create(ctx, name);
 	*blocked = (struct blocked){
 	    .waiting = waiting,
-	    .next = waiting->clients,
 	    .until_ns = block_ms == 0
 		? UINT64_MAX
 		: clock_steady_ns() + block_ms * CLOCK_MS_NS,
 	};
-	if (waiting->clients != NULL)
-		waiting->clients->prev = blocked;
-	waiting->clients = blocked;
+	list_insert(&waiting->clients, &blocked->link);
 	client_count++;
 	blocked->client = api.block_on_keys(ctx, again, timed_out,
 	    blocked_ended, (long long)block_ms, &name, 1, blocked);
@@ -227,10 +208,13 @@ blocked_add(
 static void
 end_overdue(struct waiting *waiting, uint64_t now_ns)
 {
-	struct blocked *blocked, *next;
+	struct link *link;
 
-	for (blocked = waiting->clients; blocked != NULL; blocked = next) {
-		next = blocked->next;
+	for (link = waiting->clients.next; link != &waiting->clients;
+	     link = link->next) {
+		struct blocked *blocked =
+		    container_of(link, struct blocked, link);
+
 		if (blocked->until_ns > now_ns)
 			continue;
 		/* Once: the server ends it later. */
@@ -239,20 +223,25 @@ end_overdue(struct waiting *waiting, uint64_t now_ns)
 	}
 }
 
+static void
+look_at(struct node *node, void *ctx)
+{
+	struct waiting *waiting = (void *)node;
+	string *name = waiting_select(ctx, waiting);
+	struct queue *queue = queue_find(ctx, name);
+
+	if (queue != NULL && queue->mastership == mastership)
+		blocked_look(ctx, name, queue);
+	end_overdue(waiting, clock_steady_ns());
+	api.free_string(ctx, name);
+}
+
 void
 blocked_cron(context *ctx)
 {
-	uint64_t now_ns = clock_steady_ns();
-	struct waiting *waiting, *next;
+	uint64_t cursor = 0;
 
-	for (waiting = waiting_first; waiting != NULL; waiting = next) {
-		string *name = waiting_select(ctx, waiting);
-		struct queue *queue = queue_find(ctx, name);
-
-		next = waiting->next;
-		if (queue != NULL && queue->mastership == mastership)
-			blocked_look(ctx, name, queue);
-		end_overdue(waiting, now_ns);
-		api.free_string(ctx, name);
-	}
+	do
+		cursor = table_scan(&table, cursor, look_at, ctx);
+	while (cursor != 0);
 }

@@ -35,40 +35,27 @@ static uint64_t masterships; /* so many there were */
 static size_t payload_max = PAYLOAD_DEFAULT;
 
 static void
-answer_array(void *ctx, size_t count)
+answer_number(void *ctx, char mark, uint64_t number)
 {
-	(void)api.reply_array(ctx, (long)count);
-}
-
-static void
-answer_number(void *ctx, uint64_t number)
-{
-	(void)api.reply_number(ctx, (long long)number);
+	if (mark == '*')
+		(void)api.reply_array(ctx, (long)number);
+	else
+		(void)api.reply_number(ctx, (long long)number);
 }
 
 static void
 answer_bytes(void *ctx, const void *bytes, size_t length)
 {
-	(void)api.reply_bytes(ctx, bytes, length);
-}
-
-static void
-answer_null(void *ctx)
-{
-	(void)api.reply_null(ctx);
+	if (bytes == NULL)
+		(void)api.reply_null(ctx);
+	else
+		(void)api.reply_bytes(ctx, bytes, length);
 }
 
 static void
 answer_error(void *ctx, const char *text)
 {
 	(void)api.reply_error(ctx, text);
-}
-
-static struct reply
-reply_to(context *ctx)
-{
-	return (struct reply){ctx, answer_array, answer_number, answer_bytes,
-	    answer_null, answer_error};
 }
 
 /* False: the key has a value of another type. */
@@ -154,7 +141,8 @@ static bool
 run_on(context *ctx, key *opened, const struct command *command,
     struct queue *queue, bool made, string **argv, int argc, bool may_block)
 {
-	const struct reply reply = reply_to(ctx);
+	const struct reply reply = {
+	    ctx, answer_number, answer_bytes, answer_error};
 	struct call call = {
 	    .machine = queue->machine,
 	    .argc = (size_t)argc - 2,

@@ -59,9 +59,8 @@ queue_create(struct queues *queues, const char *name, size_t length)
 	clock_begin(&queue->clock, queue->machine);
 	queue->name_length = length;
 	memcpy(queue->name, name, length);
-	queue->link = queues->end;
-	*queue->link = queue;
-	queues->end = &queue->next;
+	list_insert(&queues->all, &queue->link);
+	list_init(&queue->waiting);
 	table_insert(&queues->names, &queue->node);
 	return queue;
 }
@@ -69,11 +68,7 @@ queue_create(struct queues *queues, const char *name, size_t length)
 static void
 queue_destroy(struct queues *queues, struct queue *queue)
 {
-	*queue->link = queue->next;
-	if (queue->next != NULL)
-		queue->next->link = queue->link;
-	else
-		queues->end = queue->link;
+	list_remove(&queue->link);
 	table_remove(&queues->names, &queue->node);
 	machine_destroy(queue->machine);
 	free(queue);
@@ -90,7 +85,8 @@ queues_get(struct queues *queues, const char *name, size_t length)
 void
 queues_drop_unused(struct queues *queues, struct queue *queue)
 {
-	if (queue->number == 0 && !queue->dirty && queue->waiting == 0)
+	if (queue->number == 0 && !queue->dirty && !queue->held &&
+	    list_is_empty(&queue->waiting))
 		queue_destroy(queues, queue);
 }
 
@@ -160,11 +156,12 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 	if (number == 0)
 		return load_name(loading->queues, serial, bytes, length);
 	/* They come by their numbers, as the names did. */
-	if (loading->queue == NULL)
-		loading->queue = loading->queues->first;
-	while (loading->queue != NULL && loading->queue->number < number)
-		loading->queue = loading->queue->next;
-	if (loading->queue == NULL || loading->queue->number != number)
+	while (loading->queue == NULL || loading->queue->number < number) {
+		loading->queue = queues_next(loading->queues, loading->queue);
+		if (loading->queue == NULL)
+			return false;
+	}
+	if (loading->queue->number != number)
 		return false;
 	loading->queue->large |= loading->payload > 0;
 	bytes = join(loading->queues, bytes, &length, loading->payload);
@@ -182,7 +179,7 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 	int error;
 
 	memset(queues, 0, sizeof(*queues));
-	queues->end = &queues->first;
+	list_init(&queues->all);
 	queues->names.key = queue_key;
 	(void)!getrandom(&queues->seed, sizeof(queues->seed), GRND_NONBLOCK);
 	queues->names.seed = queues->seed;
@@ -195,7 +192,8 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 		return error;
 	}
 	error = store_scan(queues->store, load_row, &loading);
-	for (queue = queues->first; queue && error == 0; queue = queue->next) {
+	for (queue = queues_next(queues, NULL); queue && error == 0;
+	     queue = queues_next(queues, queue)) {
 		if (!machine_load_end(queue->machine))
 			error = -EILSEQ;
 		machine_new_epoch(queue->machine);
@@ -213,8 +211,8 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 void
 queues_close(struct queues *queues)
 {
-	while (queues->first != NULL)
-		queue_destroy(queues, queues->first);
+	while (!list_is_empty(&queues->all))
+		queue_destroy(queues, queues_next(queues, NULL));
 	table_clear(&queues->names, NULL);
 	store_close(queues->store);
 	free(queues->buffer);
@@ -262,7 +260,7 @@ is_empty(const struct queue *queue)
 	const struct machine *machine = queue->machine;
 	const struct machine_limits *limits = &machine->limits;
 
-	return queue->number != 0 && queue->waiting == 0 &&
+	return queue->number != 0 && list_is_empty(&queue->waiting) &&
 	    machine->records.count == 0 && !machine->paused &&
 	    !machine->memory_level && limits->running == 0 &&
 	    limits->rate == 0 && limits->pending == 0;
@@ -274,7 +272,8 @@ queues_tidy(struct queues *queues)
 	struct queue *queue;
 	uint64_t revision;
 
-	for (queue = queues->first; queue != NULL; queue = queue->next) {
+	for (queue = queues_next(queues, NULL); queue != NULL;
+	     queue = queues_next(queues, queue)) {
 		struct machine_time time = clock_time(&queue->clock);
 
 		queue->gone = !queue->dirty && is_empty(queue) &&

@@ -17,7 +17,7 @@
 
 struct queue {
 	struct node node; /* by name */
-	struct queue *next, **link; /* all */
+	struct link link; /* of all */
 	struct queue *dirty_next;
 	struct machine *machine;
 	struct queue_clock clock;
@@ -28,11 +28,10 @@ struct queue {
 	uint64_t serial; /* the last that has a row */
 	bool large; /* payloads of it may have rows */
 	bool changed; /* since its waiting takes were tried */
-	/* The server's: how many takes wait for it, in which pass through them
-	 * it was seen last, and whether there may be something for them. */
-	size_t waiting;
-	uint64_t pass;
-	bool ready;
+	/* The server's: connections whose takes wait, first to last; and those
+	 * queues for which any do. */
+	struct link waiting, awaited;
+	bool held; /* by the server, while it serves them */
 	size_t name_length;
 	char name[];
 };
@@ -40,7 +39,8 @@ struct queue {
 struct queues {
 	struct store *store;
 	struct table names;
-	struct queue *first, **end, *dirty;
+	struct link all; /* by their numbers, as far as they have any */
+	struct queue *dirty;
 	uint64_t last_number;
 	uint64_t fence; /* no queue that was removed has given a greater one */
 	uint64_t seed;
@@ -52,10 +52,20 @@ struct queues {
 int queues_open(struct queues *queues, const char *folder, char why[200]);
 void queues_close(struct queues *queues);
 
+/* The one after this one, or the first one after NULL; NULL: no more. */
+static inline struct queue *
+queues_next(const struct queues *queues, const struct queue *after)
+{
+	struct link *next = after != NULL ? after->link.next : queues->all.next;
+
+	return next != &queues->all ? container_of(next, struct queue, link)
+				    : NULL;
+}
+
 /* The queue of that name, and makes one in memory; NULL: no memory. */
 struct queue *queues_get(
     struct queues *queues, const char *name, size_t length);
-/* Frees it, if it has no rows and nobody waits. */
+/* Frees it, if it has no rows and nobody waits or holds it. */
 void queues_drop_unused(struct queues *queues, struct queue *queue);
 
 /* Runs a command. Its reply counts only after the next commit. */

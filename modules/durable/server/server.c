@@ -61,7 +61,7 @@ struct source {
 
 struct connection {
 	struct source source; /* first */
-	struct connection *next, **link; /* all */
+	struct link link; /* of all */
 	struct connection *touched_next;
 	struct buffer in, out;
 	size_t need; /* so many bytes of input make a request, at least */
@@ -78,7 +78,7 @@ struct connection {
 	bool authenticated;
 	/* While it waits in a take: */
 	struct queue *waits_for;
-	struct connection *wait_next, **wait_link;
+	struct link wait;
 	uint64_t wait_until_ns;
 };
 
@@ -96,12 +96,10 @@ struct server {
 	bool stopping; /* by the thread that runs it */
 	bool uncertain; /* what the last command saw may yet be undone */
 	bool broken; /* the store; nothing is sent any more */
-	struct connection *first, *touched;
+	struct link all; /* connections */
+	struct connection *touched;
 	unsigned long connections;
-	/* Those that wait, first to wait first; each pass through them sees
-	 * each queue for the first time once. */
-	struct connection *waiting, **waiting_end;
-	uint64_t pass;
+	struct link awaited; /* queues that connections wait for */
 	uint64_t tidy_ns; /* when it was done last */
 	struct request request; /* the one that is being run */
 };
@@ -172,39 +170,25 @@ out_bytes(struct connection *connection, const void *bytes, size_t length)
 }
 
 static void
-out_number(struct connection *connection, char mark, uint64_t number)
+answer_number(void *ctx, char mark, uint64_t number)
 {
 	char text[32];
 	int length = snprintf(
 	    text, sizeof(text), "%c%llu\r\n", mark, (unsigned long long)number);
 
-	out_bytes(connection, text, (size_t)length);
-}
-
-static void
-answer_array(void *ctx, size_t count)
-{
-	out_number(ctx, '*', count);
-}
-
-static void
-answer_number(void *ctx, uint64_t number)
-{
-	out_number(ctx, ':', number);
+	out_bytes(ctx, text, (size_t)length);
 }
 
 static void
 answer_bytes(void *ctx, const void *bytes, size_t length)
 {
-	out_number(ctx, '$', length);
+	if (bytes == NULL) {
+		out_bytes(ctx, "$-1\r\n", 5);
+		return;
+	}
+	answer_number(ctx, '$', length);
 	out_bytes(ctx, bytes, length);
 	out_bytes(ctx, "\r\n", 2);
-}
-
-static void
-answer_null(void *ctx)
-{
-	out_bytes(ctx, "$-1\r\n", 5);
 }
 
 static void
@@ -279,14 +263,12 @@ wait_begin(struct server *server, struct connection *connection,
     struct queue *queue, uint64_t block_ms)
 {
 	connection->waits_for = queue;
-	queue->waiting++;
+	if (list_is_empty(&queue->waiting))
+		list_insert(&server->awaited, &queue->awaited);
+	list_insert(&queue->waiting, &connection->wait);
 	connection->wait_until_ns = block_ms == 0
 	    ? UINT64_MAX
 	    : clock_steady_ns() + block_ms * CLOCK_MS_NS;
-	connection->wait_next = NULL;
-	connection->wait_link = server->waiting_end;
-	*server->waiting_end = connection;
-	server->waiting_end = &connection->wait_next;
 }
 
 static void
@@ -294,13 +276,10 @@ wait_end(struct server *server, struct connection *connection)
 {
 	struct queue *queue = connection->waits_for;
 
-	*connection->wait_link = connection->wait_next;
-	if (connection->wait_next != NULL)
-		connection->wait_next->wait_link = connection->wait_link;
-	else
-		server->waiting_end = connection->wait_link;
+	list_remove(&connection->wait);
+	if (list_is_empty(&queue->waiting))
+		list_remove(&queue->awaited);
 	connection->waits_for = NULL;
-	queue->waiting--;
 	queues_drop_unused(&server->queues, queue);
 }
 
@@ -310,8 +289,8 @@ run_on_queue(struct server *server, struct connection *connection,
     const struct command *command, bool final)
 {
 	const struct request *request = &server->request;
-	const struct reply reply = {connection, answer_array, answer_number,
-	    answer_bytes, answer_null, answer_error};
+	const struct reply reply = {
+	    connection, answer_number, answer_bytes, answer_error};
 	struct call call = {
 	    .argc = request->count - 2,
 	    .argv = request->word + 2,
@@ -388,7 +367,7 @@ static void
 run_queues(struct server *server, struct connection *connection)
 {
 	const struct request *request = &server->request;
-	const struct queue *queue;
+	const struct queue *queue = NULL;
 	uint64_t count;
 
 	if (request->count != 3 || !word_is(server, 1, "0") ||
@@ -397,12 +376,12 @@ run_queues(struct server *server, struct connection *connection)
 		return;
 	}
 	count = 0;
-	for (queue = server->queues.first; queue; queue = queue->next)
+	while ((queue = queues_next(&server->queues, queue)) != NULL)
 		count += queue->number != 0;
-	answer_array(connection, 2);
+	answer_number(connection, '*', 2);
 	answer_bytes(connection, "0", 1);
-	answer_array(connection, count);
-	for (queue = server->queues.first; queue; queue = queue->next) {
+	answer_number(connection, '*', count);
+	while ((queue = queues_next(&server->queues, queue)) != NULL) {
 		if (queue->number != 0)
 			answer_bytes(
 			    connection, queue->name, queue->name_length);
@@ -551,15 +530,6 @@ wait_try(struct server *server, struct connection *connection, bool final)
 	return true;
 }
 
-static bool
-is_first_of_queue(const struct server *server, struct queue *queue)
-{
-	bool first = queue->pass != server->pass;
-
-	queue->pass = server->pass;
-	return first;
-}
-
 static uint64_t
 queue_wait_ms(struct queue *queue)
 {
@@ -568,29 +538,46 @@ queue_wait_ms(struct queue *queue)
 
 /* Serving one may put it at the end again, and removes no other. */
 static void
+serve_queue(struct server *server, struct queue *queue, uint64_t now_ns)
+{
+	bool ready = queue->changed || queue_wait_ms(queue) == 0;
+	struct connection *connection;
+	struct link *link, *next;
+	bool final;
+
+	queue->changed = false;
+	queue->held = true;
+	for (link = queue->waiting.next; link != &queue->waiting; link = next) {
+		next = link->next;
+		connection = container_of(link, struct connection, wait);
+		final = connection->wait_until_ns <= now_ns;
+		/* If there is nothing for one, there is nothing for those
+		 * behind it. */
+		if ((ready || final) && !wait_try(server, connection, final))
+			ready = false;
+	}
+	queue->held = false;
+	queues_drop_unused(&server->queues, queue);
+}
+
+static void
 serve_waiting(struct server *server)
 {
 	uint64_t now_ns = clock_steady_ns();
-	struct connection *connection, *next;
-	struct queue *queue;
-	bool final;
+	struct link *link, *next;
 
-	server->pass++;
-	for (connection = server->waiting; connection; connection = next) {
-		queue = connection->waits_for;
-		final = connection->wait_until_ns <= now_ns;
-		if (is_first_of_queue(server, queue)) {
-			queue->ready =
-			    queue->changed || queue_wait_ms(queue) == 0;
-			queue->changed = false;
-		}
-		/* If there is nothing for one, there is nothing for those
-		 * behind it. */
-		if ((queue->ready || final) &&
-		    !wait_try(server, connection, final))
-			queue->ready = false;
-		next = connection->wait_next;
+	for (link = server->awaited.next; link != &server->awaited;
+	     link = next) {
+		next = link->next;
+		serve_queue(
+		    server, container_of(link, struct queue, awaited), now_ns);
 	}
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 /* Until a take that waits may get something, or its time is over, or until the
@@ -599,22 +586,23 @@ static int
 wait_ms(struct server *server)
 {
 	uint64_t now_ns = clock_steady_ns();
-	uint64_t least_ms = TIDY_NS / CLOCK_MS_NS, ms;
-	struct connection *connection;
+	uint64_t least_ms = TIDY_NS / CLOCK_MS_NS, until_ns;
+	struct link *link, *each;
+	struct queue *queue;
 
-	server->pass++;
-	for (connection = server->waiting; connection;
-	     connection = connection->wait_next) {
-		ms = connection->wait_until_ns > now_ns
-		    ? (connection->wait_until_ns - now_ns) / CLOCK_MS_NS + 1
-		    : 0;
-		if (ms < least_ms)
-			least_ms = ms;
-		if (!is_first_of_queue(server, connection->waits_for))
-			continue;
-		ms = queue_wait_ms(connection->waits_for);
-		if (ms < least_ms)
-			least_ms = ms;
+	for (link = server->awaited.next; link != &server->awaited;
+	     link = link->next) {
+		queue = container_of(link, struct queue, awaited);
+		least_ms = least(least_ms, queue_wait_ms(queue));
+		for (each = queue->waiting.next; each != &queue->waiting;
+		     each = each->next) {
+			until_ns = container_of(each, struct connection, wait)
+				       ->wait_until_ns;
+			least_ms = least(least_ms,
+			    until_ns > now_ns
+				? (until_ns - now_ns) / CLOCK_MS_NS + 1
+				: 0);
+		}
 	}
 	return (int)least_ms;
 }
@@ -628,9 +616,7 @@ connection_destroy(struct server *server, struct connection *connection)
 {
 	if (connection->waits_for != NULL)
 		wait_end(server, connection);
-	*connection->link = connection->next;
-	if (connection->next != NULL)
-		connection->next->link = connection->link;
+	list_remove(&connection->link);
 	server->connections--;
 	/* A forked child may keep the socket open, and epoll watch it then. */
 	(void)epoll_ctl(
@@ -664,11 +650,7 @@ connection_create(struct server *server, int fd, bool trusted)
 	connection->source = (struct source){SOURCE_CONNECTION, fd};
 	connection->authenticated = trusted || server->password == NULL;
 	connection->events = EPOLLIN;
-	connection->next = server->first;
-	connection->link = &server->first;
-	if (server->first != NULL)
-		server->first->link = &connection->next;
-	server->first = connection;
+	list_insert(&server->all, &connection->link);
 	server->connections++;
 	if (watch(server, &connection->source, EPOLLIN) != 0)
 		connection_destroy(server, connection);
@@ -779,6 +761,7 @@ tidy(struct server *server)
 {
 	uint64_t now_ns = clock_steady_ns();
 	struct connection *each;
+	struct link *link;
 	size_t i;
 
 	if (now_ns - server->tidy_ns < TIDY_NS)
@@ -787,7 +770,8 @@ tidy(struct server *server)
 	queues_tidy(&server->queues);
 	for (i = 0; i < server->listener_count; i++)
 		accept_all(server, &server->listeners[i]);
-	for (each = server->first; each != NULL; each = each->next) {
+	for (link = server->all.next; link != &server->all; link = link->next) {
+		each = container_of(link, struct connection, link);
 		if (each->committed == 0 || now_ns - each->sent_ns < OUTPUT_NS)
 			continue;
 		each->failed = true;
@@ -874,7 +858,8 @@ server_create(
 		return -ENOMEM;
 	server->payload_max =
 	    options->payload_max != 0 ? options->payload_max : PAYLOAD_DEFAULT;
-	server->waiting_end = &server->waiting;
+	list_init(&server->all);
+	list_init(&server->awaited);
 	error = queues_open(&server->queues, options->folder, why);
 	if (error != 0) {
 		free(server);
@@ -900,8 +885,9 @@ void
 server_destroy(struct server *server)
 {
 	take_wakes(server);
-	while (server->first != NULL)
-		connection_destroy(server, server->first);
+	while (!list_is_empty(&server->all))
+		connection_destroy(server,
+		    container_of(server->all.next, struct connection, link));
 	queues_close(&server->queues);
 	(void)close(server->epoll);
 	(void)close(server->wake.fd);

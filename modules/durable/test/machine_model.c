@@ -75,38 +75,21 @@ answer_put(struct answer *answer, const void *bytes, size_t length)
 }
 
 static void
-answer_tagged(struct answer *answer, const char *tag, uint64_t number)
+put_number(void *ctx, char mark, uint64_t number)
 {
 	char text[32];
 	int length = snprintf(
-	    text, sizeof(text), "%s%llu ", tag, (unsigned long long)number);
+	    text, sizeof(text), "%c%llu ", mark, (unsigned long long)number);
 
-	answer_put(answer, text, (size_t)length);
-}
-
-static void
-put_array(void *ctx, size_t count)
-{
-	answer_tagged(ctx, "*", count);
-}
-
-static void
-put_number(void *ctx, uint64_t number)
-{
-	answer_tagged(ctx, ":", number);
+	answer_put(ctx, text, (size_t)length);
 }
 
 static void
 put_bytes(void *ctx, const void *bytes, size_t length)
 {
-	answer_tagged(ctx, "$", length);
-	answer_put(ctx, bytes, length);
-}
-
-static void
-put_null(void *ctx)
-{
-	answer_put(ctx, "_ ", 2);
+	put_number(ctx, bytes != NULL ? '$' : '_', length);
+	if (bytes != NULL)
+		answer_put(ctx, bytes, length);
 }
 
 /* Only the code: sentences are not the model's business. */
@@ -115,14 +98,6 @@ put_error(void *ctx, const char *text)
 {
 	answer_put(ctx, "-", 1);
 	answer_put(ctx, text, strcspn(text, " "));
-}
-
-static struct reply
-reply_into(struct answer *answer)
-{
-	answer->length = 0;
-	return (struct reply){
-	    answer, put_array, put_number, put_bytes, put_null, put_error};
 }
 
 /*
@@ -405,7 +380,7 @@ model_pending(void)
 }
 
 static void
-op_add(struct words *words, const struct reply *expected)
+op_add(struct words *words, struct answer *expected)
 {
 	static struct model before;
 	uint64_t states[8];
@@ -452,12 +427,12 @@ op_add(struct words *words, const struct reply *expected)
 	}
 	if (full) {
 		model = before;
-		expected->error(expected->ctx, "FULL");
+		put_error(expected, "FULL");
 		return;
 	}
-	expected->array(expected->ctx, count);
+	put_number(expected, '*', count);
 	for (i = 0; i < count; i++)
-		expected->number(expected->ctx, states[i]);
+		put_number(expected, ':', states[i]);
 }
 
 static uint64_t
@@ -471,15 +446,15 @@ model_tokens(void)
 }
 
 static void
-model_answer_task(const struct task *task, const struct reply *expected)
+model_answer_task(const struct task *task, struct answer *expected)
 {
-	expected->array(expected->ctx, 6);
-	expected->bytes(expected->ctx, task->id, strlen(task->id));
-	expected->number(expected->ctx, task->fence);
-	expected->number(expected->ctx, task->attempt);
-	expected->number(expected->ctx, task->policy.attempts);
-	expected->number(expected->ctx, task->lease_due_ms);
-	expected->bytes(expected->ctx, task->payload, strlen(task->payload));
+	put_number(expected, '*', 6);
+	put_bytes(expected, task->id, strlen(task->id));
+	put_number(expected, ':', task->fence);
+	put_number(expected, ':', task->attempt);
+	put_number(expected, ':', task->policy.attempts);
+	put_number(expected, ':', task->lease_due_ms);
+	put_bytes(expected, task->payload, strlen(task->payload));
 }
 
 struct take_choice {
@@ -552,7 +527,7 @@ model_begin(struct task *task, const struct take_choice *take)
 
 /* False: paused. */
 static bool
-model_take(const struct take_choice *take, const struct reply *expected)
+model_take(const struct take_choice *take, struct answer *expected)
 {
 	struct task *taken[16];
 	size_t count = model_take_again(take, taken);
@@ -587,21 +562,21 @@ model_take(const struct take_choice *take, const struct reply *expected)
 		model.tokens_ms = model.time.steady_ms;
 	}
 	if (count == 0)
-		expected->null(expected->ctx);
+		put_bytes(expected, NULL, 0);
 	else
-		expected->array(expected->ctx, count);
+		put_number(expected, '*', count);
 	for (i = 0; i < count; i++)
 		model_answer_task(taken[i], expected);
 	return true;
 }
 
 static void
-op_take(struct words *words, const struct reply *expected)
+op_take(struct words *words, struct answer *expected)
 {
 	struct take_choice take = choose_take(words);
 
 	if (!model_take(&take, expected))
-		expected->error(expected->ctx, "PAUSED");
+		put_error(expected, "PAUSED");
 }
 
 /* An id and a fence: mostly an attempt that runs. */
@@ -667,12 +642,12 @@ model_obey(struct task *task, enum machine_verb verb, uint64_t ms)
 
 /* An order to some tasks, and more elements in the answer. */
 static void
-give_orders(struct words *words, const struct reply *expected,
+give_orders(struct words *words, struct answer *expected,
     enum machine_verb verb, uint64_t ms, size_t more)
 {
 	size_t i, count = 1 + random_below(one_in(9) ? 60 : 4);
 
-	expected->array(expected->ctx, count + more);
+	put_number(expected, '*', count + more);
 	for (i = 0; i < count; i++) {
 		const char *id = random_id();
 		struct task *task = model_find(id);
@@ -690,14 +665,14 @@ give_orders(struct words *words, const struct reply *expected,
 		}
 		if (obeys)
 			model_obey(task, verb, ms);
-		expected->number(expected->ctx,
+		put_number(expected, ':',
 		    obeys ||
 			(verb == ORDER_CANCEL && state == STATE_CANCELLED));
 	}
 }
 
 static void
-op_finish(struct words *words, const struct reply *expected)
+op_finish(struct words *words, struct answer *expected)
 {
 	static const char *const outcomes[] = {[ORDER_DONE] = "DONE",
 	    [ORDER_FAIL] = "Fail",
@@ -722,11 +697,11 @@ op_finish(struct words *words, const struct reply *expected)
 	word(words, "TAKE");
 	take = choose_take(words);
 	if (!model_take(&take, expected))
-		expected->null(expected->ctx);
+		put_bytes(expected, NULL, 0);
 }
 
 static void
-op_extend(struct words *words, const struct reply *expected)
+op_extend(struct words *words, struct answer *expected)
 {
 	uint64_t visibility_ms = 1 + random_delay();
 
@@ -736,13 +711,13 @@ op_extend(struct words *words, const struct reply *expected)
 }
 
 static void
-op_cancel(struct words *words, const struct reply *expected)
+op_cancel(struct words *words, struct answer *expected)
 {
 	give_orders(words, expected, ORDER_CANCEL, 0, 0);
 }
 
 static void
-op_reschedule(struct words *words, const struct reply *expected)
+op_reschedule(struct words *words, struct answer *expected)
 {
 	uint64_t delay_ms = random_delay();
 
@@ -753,7 +728,7 @@ op_reschedule(struct words *words, const struct reply *expected)
 }
 
 static void
-op_dead(struct words *words, const struct reply *expected)
+op_dead(struct words *words, struct answer *expected)
 {
 	bool replays = one_in(2);
 
@@ -763,17 +738,17 @@ op_dead(struct words *words, const struct reply *expected)
 }
 
 static void
-expect_pair(const struct reply *expected, const char *name, uint64_t number)
+expect_pair(struct answer *expected, const char *name, uint64_t number)
 {
-	expected->bytes(expected->ctx, name, strlen(name));
-	expected->number(expected->ctx, number);
+	put_bytes(expected, name, strlen(name));
+	put_number(expected, ':', number);
 }
 
 static void
-expect_text(const struct reply *expected, const char *name, const char *text)
+expect_text(struct answer *expected, const char *name, const char *text)
 {
-	expected->bytes(expected->ctx, name, strlen(name));
-	expected->bytes(expected->ctx, text, strlen(text));
+	put_bytes(expected, name, strlen(name));
+	put_bytes(expected, text, strlen(text));
 }
 
 static uint64_t
@@ -783,7 +758,7 @@ random_limit(uint64_t most)
 }
 
 static void
-op_queue(struct words *words, const struct reply *expected)
+op_queue(struct words *words, struct answer *expected)
 {
 	model.tokens = model_tokens();
 	model.tokens_ms = model.time.steady_ms;
@@ -799,7 +774,7 @@ op_queue(struct words *words, const struct reply *expected)
 		word(words, "LEVEL");
 		word(words, model.memory_level ? "memory" : "fsync");
 	}
-	expected->array(expected->ctx, 10);
+	put_number(expected, '*', 10);
 	expect_pair(expected, "paused", model.paused);
 	expect_pair(expected, "running", model.limits.running);
 	expect_pair(expected, "rate", model.limits.rate);
@@ -811,17 +786,17 @@ static const char *const names[STATES] = {
     "", "waiting", "due", "running", "done", "dead", "cancelled"};
 
 static void
-op_get(struct words *words, const struct reply *expected)
+op_get(struct words *words, struct answer *expected)
 {
 	const char *id = random_id();
 	const struct task *task = model_find(id);
 
 	word(words, id);
 	if (task == NULL) {
-		expected->null(expected->ctx);
+		put_bytes(expected, NULL, 0);
 		return;
 	}
-	expected->array(expected->ctx, 26);
+	put_number(expected, '*', 26);
 	expect_text(expected, "state", names[task->state]);
 	expect_pair(expected, "due", task->due_ms);
 	expect_pair(expected, "time", task->time_ms);
@@ -842,7 +817,7 @@ op_get(struct words *words, const struct reply *expected)
 static const struct {
 	const char *name;
 	unsigned weight;
-	void (*make)(struct words *words, const struct reply *expected);
+	void (*make)(struct words *words, struct answer *expected);
 } operations[] = {
     {"ADD", 6, op_add},
     {"Take", 6, op_take},
@@ -1002,7 +977,7 @@ static void
 run(struct machine *on, const struct command *command,
     const struct words *words, struct machine_time time, struct answer *answer)
 {
-	struct reply reply = reply_into(answer);
+	const struct reply reply = {answer, put_number, put_bytes, put_error};
 	struct call call = {
 	    .machine = on,
 	    .time = time,
@@ -1013,6 +988,7 @@ run(struct machine *on, const struct command *command,
 	    .final = true,
 	};
 
+	answer->length = 0;
 	command_run(command, &call);
 }
 
@@ -1145,7 +1121,6 @@ step(void)
 {
 	static struct answer got, expected, ignored;
 	struct words words = {.count = 0};
-	struct reply reply = reply_into(&expected);
 	const struct command *command;
 	uint64_t revision = machine->revision;
 	size_t i;
@@ -1158,7 +1133,8 @@ step(void)
 	step_time();
 	if (command->writes)
 		model_advance(now);
-	operations[i].make(&words, &reply);
+	expected.length = 0;
+	operations[i].make(&words, &expected);
 	run(machine, command, &words, now, &got);
 	CHECK(got.length == expected.length &&
 	    memcmp(got.text, expected.text, got.length) == 0);
@@ -1234,14 +1210,14 @@ step_rows(void)
 	before = model;
 	while (commands-- > 0) {
 		struct words words = {.count = 0};
-		struct reply reply = reply_into(&answer);
 		size_t i =
 		    random_below(sizeof(operations) / sizeof(*operations));
 
 		at.now_ms += random_below(3000);
 		at.steady_ms += random_below(3000);
 		model_advance(at);
-		operations[i].make(&words, &reply);
+		answer.length = 0;
+		operations[i].make(&words, &answer);
 		run(made,
 		    command_find(
 			operations[i].name, strlen(operations[i].name)),
@@ -1281,7 +1257,6 @@ step_scarce(void)
 	static struct model before;
 	static struct answer got, expected;
 	struct words words = {.count = 0};
-	struct reply reply = reply_into(&expected);
 	size_t i = random_below(sizeof(operations) / sizeof(*operations));
 	const char *name = operations[i].name;
 	struct machine *made;
@@ -1293,7 +1268,8 @@ step_scarce(void)
 		return;
 	made = save_and_load(machine);
 	before = model;
-	operations[i].make(&words, &reply);
+	expected.length = 0;
+	operations[i].make(&words, &expected);
 	model = before;
 	allocations = random_below(1 + random_below(12));
 	memory.allocate = scarce_allocate;
