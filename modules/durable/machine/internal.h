@@ -23,8 +23,6 @@ struct take *take_find(const struct machine *machine,
     const struct argument *worker, uint64_t request);
 /* Says that a record changes, or is about to be destroyed. */
 void record_changed(struct machine *machine, struct record *record);
-/* NULL: it was the last one. */
-struct record *record_next_changed(const struct record *record);
 
 /* wheel.c: at record->time_ms. */
 void wheel_insert(struct wheel *wheel, struct record *record);

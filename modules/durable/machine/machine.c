@@ -17,12 +17,6 @@ machine_new_epoch(struct machine *machine)
 	machine->revision++;
 }
 
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The wheel of a state; NULL: it has a list. */
 static struct wheel *
 wheel_of(struct machine *machine, enum machine_state state)

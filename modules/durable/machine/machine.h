@@ -306,6 +306,12 @@ record_payload(const struct record *record)
 struct argument record_text(const struct record *record);
 
 static inline uint64_t
+least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t
 minus(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
@@ -349,7 +355,7 @@ uint64_t machine_digest(const struct machine *machine);
  * loaded anew.
  */
 /* The one after this one, or the first one after NULL; NULL: no more. */
-const struct record *machine_changed(
+struct record *machine_changed(
     const struct machine *machine, const struct record *after);
 void machine_settle(struct machine *machine);
 bool machine_undo(struct machine *machine,

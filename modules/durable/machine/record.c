@@ -347,32 +347,26 @@ record_changed(struct machine *machine, struct record *record)
 		machine->changed_first = record;
 }
 
-/* NULL: it is the last one. */
 struct record *
-record_next_changed(const struct record *record)
-{
-	return record->changed == record ? NULL : record->changed;
-}
-
-const struct record *
 machine_changed(const struct machine *machine, const struct record *after)
 {
-	do
-		after = after == NULL ? machine->changed_first
-				      : record_next_changed(after);
-	while (after != NULL && after->serial == 0);
-	return after;
+	struct record *next = machine->changed_first;
+
+	if (after != NULL)
+		next = after->changed != after ? after->changed : NULL;
+	while (next != NULL && next->serial == 0)
+		next = next->changed != next ? next->changed : NULL;
+	return next;
 }
 
 void
 machine_settle(struct machine *machine)
 {
-	struct record *record = machine->changed_first;
-	struct record *next;
+	struct record *record = machine->changed_first, *next;
 
 	machine->changed_first = machine->changed_last = NULL;
 	for (; record != NULL; record = next) {
-		next = record_next_changed(record);
+		next = record->changed != record ? record->changed : NULL;
 		record->changed = NULL;
 		if (record->state == STATE_NONE)
 			record_retire(machine, record);

@@ -314,23 +314,22 @@ machine_undo(struct machine *machine,
 {
 	/* Time goes on: what has come due meanwhile stays due. */
 	struct machine_time time = machine->time;
-	const struct record *changed = NULL;
-	struct record *record = machine->changed_first;
+	struct record *record = NULL;
 	const void *row;
 	size_t length;
 	bool whole;
 
 	row = row_of(ctx, 0, &length);
 	whole = row != NULL && machine_load_header(machine, row, length);
-	for (; record != NULL; record = record_next_changed(record)) {
+	while ((record = machine_changed(machine, record)) != NULL) {
 		if (record->state == STATE_NONE)
 			continue;
 		record_unplace(machine, record);
 		record_release(machine, record);
 		record_destroy(machine, record);
 	}
-	while (whole && (changed = machine_changed(machine, changed)) != NULL) {
-		row = row_of(ctx, changed->serial, &length);
+	while (whole && (record = machine_changed(machine, record)) != NULL) {
+		row = row_of(ctx, record->serial, &length);
 		whole =
 		    row == NULL || machine_load_record(machine, row, length);
 	}

@@ -78,7 +78,6 @@ typedef void event_function(
 		int, int))                                                    \
 	F(create_type, CreateDataType, value_type *,                          \
 	    (context *, const char *, int, struct type_methods *))            \
-	F(wrong_arity, WrongArity, int, (context *))                          \
 	F(context_flags, GetContextFlags, int, (context *))                   \
 	F(string_bytes, StringPtrLen, const char *,                           \
 	    (const string *, size_t *))                                       \

@@ -33,6 +33,7 @@ struct api api;
 uint64_t mastership;
 static uint64_t masterships; /* so many there were */
 static size_t payload_max = PAYLOAD_DEFAULT;
+static uint64_t block_ms; /* of the take that ran last */
 
 static void
 answer_number(void *ctx, char mark, uint64_t number)
@@ -174,6 +175,7 @@ run_on(context *ctx, key *opened, const struct command *command,
 	}
 	if (command->writes && queue != NULL)
 		blocked_look(ctx, argv[1], queue);
+	block_ms = call.block_ms;
 	return call.blocked;
 }
 
@@ -217,24 +219,6 @@ run_again(context *ctx, string **argv, int argc)
 	return run_command(ctx, argv, argc, true);
 }
 
-/* The time is over or not: the first words of TAKE have been checked. */
-static uint64_t
-block_ms_of(string **argv, int argc)
-{
-	struct argument word;
-	uint64_t block_ms = 0;
-	int i;
-
-	for (i = 5; i + 1 < argc; i++) {
-		word.bytes = api.string_bytes(argv[i], &word.length);
-		if (!argument_is(&word, "BLOCK"))
-			continue;
-		word.bytes = api.string_bytes(argv[i + 1], &word.length);
-		(void)argument_number(&word, 0, UINT64_MAX, &block_ms);
-	}
-	return block_ms;
-}
-
 static int
 command_any(context *ctx, string **argv, int argc)
 {
@@ -244,7 +228,7 @@ command_any(context *ctx, string **argv, int argc)
 
 	if (run_command(ctx, argv, argc, may_block) == API_OK)
 		return API_OK;
-	blocked_add(ctx, argv[1], block_ms_of(argv, argc), run_again);
+	blocked_add(ctx, argv[1], block_ms, run_again);
 	queue = queue_find(ctx, argv[1]);
 	if (queue != NULL)
 		blocked_look(ctx, argv[1], queue);
@@ -296,7 +280,7 @@ command_x(context *ctx, string **argv, int argc)
 		return api.reply_error(ctx,
 		    "ARG HWT.X is for replicas and files, not for clients");
 	if (argc < 5 || argc > REPLICATED_MAX)
-		return api.wrong_arity(ctx);
+		return api.reply_error(ctx, "ARG HWT.X: words");
 	opened = api.open_key(ctx, argv[1], API_READ | API_WRITE);
 	if (!key_read(opened, &queue)) {
 		fail_load(ctx, "WRONGTYPE HWT.X on another type");

@@ -574,12 +574,6 @@ serve_waiting(struct server *server)
 	}
 }
 
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Until a take that waits may get something, or its time is over, or until the
  * next tidying: for epoll. */
 static int
