@@ -34,7 +34,8 @@ callable raises goes to sys.unraisablehook.
 THE END. Timers and pools live until close(). The end of the program calls it
 for those that are left, before the interpreter ends: a thread that ran a
 callable later would find none. In a forked child, what was made before the fork
-raises Error with EOWNERDEAD.
+raises Error with EOWNERDEAD, but close() of a Pool or Mailbox without timeouts
+frees the child's copy.
 """
 
 import atexit

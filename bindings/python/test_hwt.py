@@ -533,8 +533,10 @@ began.wait()
 import errno, hwt, os, sys
 timer = hwt.Timer(tick=0.001)
 timeout = timer.schedule(print, 100)
+pool = hwt.Pool(1)
 pid = os.fork()
 if pid == 0:
+    pool.close()
     try:
         timeout.cancel()
     except hwt.Error as error:
