@@ -170,9 +170,8 @@ class Page(unittest.TestCase):
                 "[document.documentElement.scrollWidth, document.title, "
                 "document.images.length]"), [width, "hwtd", 0])
         self.assertEqual(self.browser.evaluate(
-            "[...document.querySelectorAll('#dead td')].slice(0, 2).map("
-            "cell => getComputedStyle(cell, '::before').content)"),
-            ['"Died "', '"Attempts "'])
+            "getComputedStyle(document.querySelector('#dead td'), '::before')"
+            ".content"), '"Died "')
 
     def test_ten_thousand_dead_letters_are_read_by_pages(self):
         self.fail_tasks([f"t{i:05}" for i in range(10000)])
