@@ -350,9 +350,9 @@ uint64_t machine_digest(const struct machine *machine);
  * stores each record that machine_changed returns, or removes its row if its
  * state is STATE_NONE, and calls machine_settle after its transaction. If that
  * did not commit, it calls machine_undo, which puts all that has changed back
- * to the stored rows, and loads the stored header: row_of returns NULL where none
- * is stored. False: no memory, or a damaged row; the machine must then be
- * loaded anew.
+ * to the stored rows, and loads the stored header: row_of returns NULL where
+ * none is stored. False: no memory, or a damaged row; the machine must then be
+ * loaded again.
  */
 /* The one after this one, or the first one after NULL; NULL: no more. */
 struct record *machine_changed(
