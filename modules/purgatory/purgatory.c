@@ -100,8 +100,8 @@ struct request {
 struct call {
 	struct hwt_purgatory *purgatory;
 	struct call *outer; /* for another purgatory */
-	struct operation *first, **last; /* have ended */
-	struct request *first_request, **last_request;
+	struct ended_list ended; /* done is to be called */
+	struct request *first_request, *last_request;
 	unsigned dones, predicates; /* that the thread is in */
 };
 
@@ -109,6 +109,19 @@ struct call {
 extern _Thread_local struct call *purgatory_calls
     __attribute__((tls_model("initial-exec")));
 _Thread_local struct call *purgatory_calls;
+
+#ifndef HWT_ATOMIC_MODEL
+NOINLINE void
+lock_wait(a64_t *lock)
+{
+	uint32_t tries = 0;
+
+	/* E:lock acquire */
+	do
+		yield_or_pause(&tries);
+	while (a64_swap_seq(lock, 1) != 0);
+}
+#endif
 
 /* 0; or what each call answers without one, or in a forked child. */
 static int
@@ -138,10 +151,16 @@ call_enter(struct call *call, struct hwt_purgatory *purgatory)
 	if (outermost != NULL)
 		return outermost;
 	*call = (struct call){.purgatory = purgatory, .outer = purgatory_calls};
-	call->last = &call->first;
-	call->last_request = &call->first_request;
 	purgatory_calls = call;
 	return call;
+}
+
+static void
+ended_add(struct ended_list *list, struct operation *operation)
+{
+	operation->next = NULL;
+	*(list->first == NULL ? &list->first : &list->last->next) = operation;
+	list->last = operation;
 }
 
 static a64_t *
@@ -211,7 +230,6 @@ operation_end(struct operation *operation, unsigned outcome)
 {
 	operation->outcome = (uint8_t)outcome;
 	operation->state = OPERATION_ENDED;
-	operation->next = NULL;
 	if (operation->link_count != 1)
 		return;
 	if (operation->has_threshold && threshold_of(operation)->level != NULL)
@@ -230,15 +248,19 @@ enum settled {
 static enum settled
 operation_settle(struct operation *operation, bool holds)
 {
-	/* A deadline that came before the watch could try is no reason. */
-	const bool is_early = operation->state == OPERATION_LINKING &&
-	    operation->outcome == HWT_EXPIRED;
+	int rc = 0;
+	/* A deadline that came before the watch could try is no reason: its
+	 * task has left a mark, or will find that this has ended. */
+	const bool is_early = holds && operation->state == OPERATION_LINKING;
 
-	if (operation->outcome != 0 && !(holds && is_early)) {
+	if (operation->outcome != 0 &&
+	    !(is_early && operation->outcome == HWT_EXPIRED)) {
 		operation_end(operation, operation->outcome);
 		return SETTLED_LEFT;
 	}
-	if (holds && (is_early || operation_claim(operation) == 0)) {
+	if (holds && operation->outcome == 0)
+		rc = operation_claim(operation);
+	if (holds && (rc == 0 || (is_early && rc == -EINPROGRESS))) {
 		operation_end(operation, HWT_COMPLETED);
 		return SETTLED_ENDED;
 	}
@@ -251,7 +273,7 @@ operation_settle(struct operation *operation, bool holds)
 }
 
 /* With the guard and the right. True: it has ended, and the caller is to call
- * its done; otherwise its owner does. */
+ * its done; otherwise its owner does, or has completed it in its watch. */
 static bool
 operation_decide(struct operation *operation, enum hwt_outcome outcome)
 {
@@ -259,7 +281,8 @@ operation_decide(struct operation *operation, enum hwt_outcome outcome)
 		operation_end(operation, outcome);
 		return true;
 	}
-	operation->outcome = (uint8_t)outcome;
+	if (operation->state != OPERATION_ENDED)
+		operation->outcome = (uint8_t)outcome;
 	return false;
 }
 
@@ -300,21 +323,19 @@ call_done(struct call *call, struct operation *operation)
 }
 
 /* What callbacks have left, at the outermost call. */
-static void
+static NOINLINE void
 call_drain(struct call *call)
 {
 	struct operation *operation;
 
-	while ((operation = call->first) != NULL) {
-		call->first = operation->next;
-		if (call->first == NULL)
-			call->last = &call->first;
+	while ((operation = call->ended.first) != NULL) {
+		call->ended.first = operation->next;
 		call_done(call, operation);
 	}
 }
 
 /* Of its links, those that are left. */
-static void
+static NOINLINE void
 call_unlink(struct call *call, struct operation *operation)
 {
 	struct shard *shard;
@@ -331,25 +352,30 @@ call_unlink(struct call *call, struct operation *operation)
 	}
 }
 
-/* For a list of those that the call has ended. In callbacks nested so deep,
- * done is left to the outermost call. */
+/* What the call has ended. In callbacks nested so deep, done is left to the
+ * outermost call. */
 static void
 call_finish(struct call *call, struct operation *operation, unsigned depth)
+{
+	if (operation->link_count != 1)
+		call_unlink(call, operation);
+	if (call->dones + call->predicates >= depth) {
+		ended_add(&call->ended, operation);
+		return;
+	}
+	call_done(call, operation);
+	if (call->ended.first != NULL && call->dones + call->predicates == 0)
+		call_drain(call);
+}
+
+static void
+call_finish_all(struct call *call, struct operation *operation)
 {
 	struct operation *next;
 
 	for (; operation != NULL; operation = next) {
 		next = operation->next;
-		call_unlink(call, operation);
-		if (call->dones + call->predicates >= depth) {
-			operation->next = NULL;
-			*call->last = operation;
-			call->last = &operation->next;
-			continue;
-		}
-		call_done(call, operation);
-		if (call->first != NULL && call->dones + call->predicates == 0)
-			call_drain(call);
+		call_finish(call, operation, 1);
 	}
 }
 
@@ -357,13 +383,12 @@ call_finish(struct call *call, struct operation *operation, unsigned depth)
 static void
 walk_pause(struct walk *walk)
 {
-	struct operation *ended = walk->ended;
+	struct operation *ended = walk->ended.first;
 
-	walk->ended = NULL;
-	walk->last = &walk->ended;
+	walk->ended.first = NULL;
 	walk->visited = 0;
 	lock_release(&walk->shard->lock);
-	call_finish(walk->call, ended, 1);
+	call_finish_all(walk->call, ended);
 	lock_take(&walk->shard->lock);
 }
 
@@ -381,10 +406,8 @@ walk_decide(
 	if (rc == 0 ||
 	    (outcome == HWT_SHUT_DOWN && operation_is_orphan(operation, rc))) {
 		walk->decided++;
-		if (operation_decide(operation, outcome)) {
-			*walk->last = operation;
-			walk->last = &operation->next;
-		}
+		if (operation_decide(operation, outcome))
+			ended_add(&walk->ended, operation);
 	}
 	operation_unlock_here(operation);
 }
@@ -422,7 +445,10 @@ walk_try(struct walk *walk, struct operation *operation, struct link *link)
 	walk->decided += settled == SETTLED_ENDED;
 	if (operation->link_count != 1)
 		operation_unlink(operation, shard, link);
-	walk->ended = operation;
+	ended_add(&walk->ended, operation);
+	/* After the last one, event_found does the same. */
+	if (walk->at == NULL)
+		return;
 	walk->call->predicates--;
 	walk_pause(walk);
 	walk->call->predicates++;
@@ -433,14 +459,18 @@ walk_try(struct walk *walk, struct operation *operation, struct link *link)
 static void
 walk_ring(struct walk *walk, struct link *first, unsigned outcome)
 {
+	const bool is_alone = first->next == first;
 	struct operation *operation;
 	struct walk **at;
 	struct link *link;
 
 	walk->at = first;
 	walk->end = first->previous;
-	walk->next = walk->shard->walks;
-	walk->shard->walks = walk;
+	/* Of a single link, which it is at no more, nobody need tell it. */
+	if (!is_alone) {
+		walk->next = walk->shard->walks;
+		walk->shard->walks = walk;
+	}
 	while ((link = walk->at) != NULL) {
 		walk->at = link == walk->end ? NULL : link->next;
 		operation = link_operation(link);
@@ -452,6 +482,8 @@ walk_ring(struct walk *walk, struct link *first, unsigned outcome)
 		if (walk->visited == WALK_BATCH)
 			walk_pause(walk);
 	}
+	if (is_alone)
+		return;
 	for (at = &walk->shard->walks; *at != walk;)
 		at = &(*at)->next;
 	*at = walk->next;
@@ -483,7 +515,7 @@ walk_raise(
 }
 
 /* Locks the shard if something is linked under the key; NULL: nothing is. */
-static struct link *
+static inline struct link *
 key_lock(struct hwt_purgatory *purgatory, const struct hwt_key *key,
     struct shard **locked)
 {
@@ -499,29 +531,6 @@ key_lock(struct hwt_purgatory *purgatory, const struct hwt_key *key,
 	return first;
 }
 
-/* With the shard's lock, which it releases: an event under a key whose ring
- * begins so. */
-static int
-call_event(struct call *call, struct shard *shard, struct link *first,
-    const struct request *event, size_t *decided)
-{
-	struct walk walk = {.call = call, .shard = shard, .last = &walk.ended};
-	const bool is_check = event->outcome == 0;
-	int rc = 0;
-
-	call->predicates += is_check;
-	if (event->outcome == HWT_COMPLETED)
-		rc = walk_raise(
-		    &walk, &event->key, first->node.hash, event->value);
-	else
-		walk_ring(&walk, first, event->outcome);
-	call->predicates -= is_check;
-	lock_release(&shard->lock);
-	call_finish(call, walk.ended, 1);
-	*decided = walk.decided;
-	return rc;
-}
-
 /* In a predicate an event waits for the outermost call, so that it takes no
  * stack; a shutdown waits for that, as for a done. With the shard's lock, which
  * it releases. False: there is no memory. */
@@ -534,30 +543,69 @@ call_request(
 	if (request == NULL)
 		return false;
 	*request = *event;
-	*call->last_request = request;
-	call->last_request = &request->next;
+	*(call->first_request == NULL ? &call->first_request
+				      : &call->last_request->next) = request;
+	call->last_request = request;
 	(void)a64_add_seq(&shard->returned, UINT64_MAX);
 	lock_release(&shard->lock);
 	return true;
 }
 
+static void call_carry_out(struct call *call);
+
+static inline void
+call_leave(struct call *call, const struct call *own)
+{
+	if (call != own)
+		return;
+	if (call->ended.first != NULL || call->first_request != NULL)
+		call_carry_out(call);
+	purgatory_calls = call->outer;
+}
+
+/* With the shard's lock, which it releases: an event under a key whose ring
+ * begins so. */
+static NOINLINE int
+event_found(struct hwt_purgatory *purgatory, struct shard *shard,
+    struct link *first, const struct request *event, size_t *decided)
+{
+	struct call own, *call = call_enter(&own, purgatory);
+	struct walk walk = {.call = call, .shard = shard};
+	const bool is_check = event->outcome == 0;
+	int rc = 0;
+
+	if (call->predicates != 0 && call_request(call, shard, event))
+		return 0;
+	call->predicates += is_check;
+	if (event->outcome == HWT_COMPLETED)
+		rc = walk_raise(
+		    &walk, &event->key, first->node.hash, event->value);
+	else
+		walk_ring(&walk, first, event->outcome);
+	call->predicates -= is_check;
+	lock_release(&shard->lock);
+	call_finish_all(call, walk.ended.first);
+	if (decided != NULL)
+		*decided = walk.decided;
+	call_leave(call, &own);
+	return rc;
+}
+
 /* What was left for the outermost call. */
-static void
+static NOINLINE void
 call_carry_out(struct call *call)
 {
 	struct request *request;
 	struct shard *shard;
 	struct link *first;
-	size_t decided;
 
 	call_drain(call);
 	while ((request = call->first_request) != NULL) {
 		call->first_request = request->next;
-		if (call->first_request == NULL)
-			call->last_request = &call->first_request;
 		first = key_lock(call->purgatory, &request->key, &shard);
 		if (first != NULL)
-			(void)call_event(call, shard, first, request, &decided);
+			(void)event_found(
+			    call->purgatory, shard, first, request, NULL);
 		call_drain(call);
 		/* E:returned release */
 		(void)a64_add_seq(&shard->returned, 1);
@@ -565,39 +613,22 @@ call_carry_out(struct call *call)
 	}
 }
 
-static void
-call_leave(struct call *call, const struct call *own)
-{
-	if (call != own)
-		return;
-	if (call->first != NULL || call->first_request != NULL)
-		call_carry_out(call);
-	purgatory_calls = call->outer;
-}
-
-static int
+static inline int
 purgatory_event(struct hwt_purgatory *purgatory, const struct request *event,
     size_t *decided)
 {
-	struct call own, *call;
 	struct shard *shard;
 	struct link *first;
-	size_t unused;
 	int rc = purgatory_enter(purgatory);
 
-	if (decided == NULL)
-		decided = &unused;
-	*decided = 0;
+	if (decided != NULL)
+		*decided = 0;
 	if (rc != 0)
 		return rc;
 	first = key_lock(purgatory, &event->key, &shard);
 	if (first == NULL)
 		return 0;
-	call = call_enter(&own, purgatory);
-	if (call->predicates == 0 || !call_request(call, shard, event))
-		rc = call_event(call, shard, first, event, decided);
-	call_leave(call, &own);
-	return rc;
+	return event_found(purgatory, shard, first, event, decided);
 }
 
 int
@@ -745,22 +776,29 @@ compare_links(const void *a, const void *b)
 
 /* Each key once. Few are compared with each other, many are sorted. Returns how
  * many. */
-static uint32_t
-links_fill(struct link *link, const struct hwt_operation_spec *spec)
+static inline uint32_t
+links_fill(const struct hwt_purgatory *purgatory, struct link *link,
+    const struct hwt_operation_spec *spec)
 {
 	const bool is_sorted = spec->key_count > KEYS_FEW;
+	const struct hwt_key *key;
 	uint32_t i, k, count = 0;
 
-	for (i = 0; i < spec->key_count; i++)
+	for (i = 0; is_sorted && i < spec->key_count; i++)
 		link[i].node.key = spec->keys[i];
 	if (is_sorted)
 		qsort(link, spec->key_count, sizeof(*link), compare_links);
 	for (i = 0; i < spec->key_count; i++) {
+		key = is_sorted ? &link[i].node.key : &spec->keys[i];
 		k = is_sorted && count > 0 ? count - 1 : 0;
-		while (k < count && compare_links(&link[k], &link[i]) != 0)
+		while (k < count && !key_equals(&link[k].node.key, key))
 			k++;
-		if (k == count)
-			link[count++].node.key = link[i].node.key;
+		if (k < count)
+			continue;
+		link[k].node.key = *key;
+		link[k].node.hash = key_hash(&purgatory->secret, key);
+		link[k].node.slot = k;
+		count++;
 	}
 	return count;
 }
@@ -772,8 +810,6 @@ operation_make(
 	struct operation *operation =
 	    malloc(sizeof(*operation) + spec->key_count * sizeof(struct link) +
 		(spec->at_least != 0 ? sizeof(struct threshold) : 0));
-	struct node *node;
-	uint32_t i;
 
 	if (operation == NULL)
 		return NULL;
@@ -785,12 +821,7 @@ operation_make(
 	operation->outcome = 0;
 	operation->again = false;
 	operation->has_threshold = spec->at_least != 0;
-	operation->link_count = links_fill(operation->link, spec);
-	for (i = 0; i < operation->link_count; i++) {
-		node = &operation->link[i].node;
-		node->hash = key_hash(&purgatory->secret, &node->key);
-		node->slot = i;
-	}
+	operation->link_count = links_fill(purgatory, operation->link, spec);
 	operation->home = shard_of(purgatory, operation->link[0].node.hash);
 	if (operation->has_threshold)
 		*threshold_of(operation) =
@@ -870,6 +901,10 @@ watch_run(struct hwt_purgatory *purgatory, struct operation *operation,
 		home->tried += i - 1;
 		lock_release(&home->lock);
 	}
+	/* Afterwards the task of an early deadline is not running. */
+	if (settled == SETTLED_ENDED)
+		(void)!hwt_cancel_wait(purgatory->timer,
+		    timeout_of(purgatory, operation->handle));
 	if (settled != SETTLED_IDLE)
 		call_finish(call, operation, DEPTH_MAX);
 	call_leave(call, &own);
@@ -1036,7 +1071,7 @@ shard_shut_down(struct call *call, struct shard *shard)
 {
 	uint32_t bucket, number;
 	struct link *first;
-	struct walk walk = {.call = call, .shard = shard, .last = &walk.ended};
+	struct walk walk = {.call = call, .shard = shard};
 
 	lock_take(&shard->lock);
 	shard->closed = true;
@@ -1046,7 +1081,7 @@ shard_shut_down(struct call *call, struct shard *shard)
 			walk_ring(&walk, first, HWT_SHUT_DOWN);
 	}
 	lock_release(&shard->lock);
-	call_finish(call, walk.ended, 1);
+	call_finish_all(call, walk.ended.first);
 }
 
 int

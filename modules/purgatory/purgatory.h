@@ -11,6 +11,7 @@
 #include "sys/valid.h"
 #include "hwt_purgatory.h"
 
+#define NOINLINE __attribute__((noinline))
 #define SLOT_LEVEL UINT32_MAX
 #define SLOT_GONE (UINT32_MAX - 1)
 
@@ -71,23 +72,28 @@ struct operation {
 	struct link link[];
 };
 
-/* Guarded by lock, but for purgatory, and what is atomic. What each watch and
- * event needs is in the first line. */
+/* By next; last is valid if there is a first. */
+struct ended_list {
+	struct operation *first, *last;
+};
+
+/* Guarded by lock, but for purgatory, and what is atomic. What each operation
+ * changes is in the first line of the cache, with the completed of ended. */
 struct shard {
 	_Alignas(128) a64_t lock;
 	struct node **bucket;
 	uint32_t bucket_mask;
 	uint32_t entry_count, levels; /* a key has an entry and maybe a level */
-	uint32_t thresholds; /* operations with at_least */
-	struct walk *walks; /* under way */
-	uint64_t links, tried;
-	uint32_t pending;
+	uint32_t links, pending;
 	uint8_t hash_bits; /* for the shard's number */
 	bool closed;
+	uint64_t tried;
+	a64_t returned; /* done, of those whose home it is; less requests */
+	uint64_t ended[HWT_SHUT_DOWN]; /* by outcome, from HWT_COMPLETED on */
+	struct walk *walks; /* under way */
 	struct hwt_purgatory *purgatory;
 	struct node *first_bucket; /* until the table grows */
-	uint64_t ended[HWT_SHUT_DOWN]; /* by outcome, from HWT_COMPLETED on */
-	a64_t returned; /* done, of those whose home it is; less requests */
+	uint32_t thresholds; /* operations with at_least */
 	a64_t deciding; /* calls by handle that ask for the right or use it */
 };
 
@@ -107,7 +113,7 @@ struct walk {
 	struct link *at, *end; /* to be visited next, and last; NULL: none */
 	struct call *call;
 	struct shard *shard;
-	struct operation *ended, **last; /* done is to be called */
+	struct ended_list ended; /* done is to be called */
 	uint32_t visited; /* since the lock was taken */
 	size_t decided; /* by this call */
 };
@@ -119,14 +125,14 @@ struct walk {
 #define lock_take(lock) (void)pthread_mutex_lock((pthread_mutex_t *)(lock))
 #define lock_release(lock) (void)pthread_mutex_unlock((pthread_mutex_t *)(lock))
 #else
+void lock_wait(a64_t *lock);
+
 static inline void
 lock_take(a64_t *lock)
 {
-	uint32_t tries = 0;
-
 	/* E:lock acquire */
-	while (__builtin_expect(a64_swap_seq(lock, 1) != 0, 0))
-		yield_or_pause(&tries);
+	if (__builtin_expect(a64_swap_seq(lock, 1) != 0, 0))
+		lock_wait(lock);
 }
 
 static inline void
@@ -177,10 +183,43 @@ threshold_of(struct operation *operation)
 	return (struct threshold *)(void *)&operation->link[1];
 }
 
-/* table.c; all with the shard's lock */
-/* Of a ring; NULL: there is none. */
-struct link *ring_first(
-    struct shard *shard, const struct hwt_key *key, uint32_t hash);
+static inline bool
+key_equals(const struct hwt_key *a, const struct hwt_key *b)
+{
+	return a->id == b->id && a->kind == b->kind;
+}
+
+/* All from here on with the shard's lock. */
+
+static inline struct node **
+table_bucket(struct shard *shard, uint32_t hash)
+{
+	return &shard->bucket[hash >> shard->hash_bits & shard->bucket_mask];
+}
+
+/* Where the key's first link or level is, or is to be. */
+static inline struct node **
+table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
+    bool is_level)
+{
+	struct node **at = table_bucket(shard, hash), *node;
+
+	for (; (node = *at) != NULL; at = &node->chain) {
+		if (key_equals(&node->key, key) &&
+		    (node->slot == SLOT_LEVEL) == is_level)
+			break;
+	}
+	return at;
+}
+
+/* NULL: there is no ring. */
+static inline struct link *
+ring_first(struct shard *shard, const struct hwt_key *key, uint32_t hash)
+{
+	return node_link(*table_find(shard, key, hash, false));
+}
+
+/* table.c */
 uint64_t ring_count(const struct link *first);
 void link_add(struct shard *shard, struct link *link);
 /* A key that has no more links goes, and its level with it. */

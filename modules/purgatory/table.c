@@ -19,33 +19,10 @@
  * logarithmic whatever values others choose.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "purgatory.h"
 
 #define BUCKETS_FIRST 16u
-
-static struct node **
-table_bucket(struct shard *shard, uint32_t hash)
-{
-	return &shard->bucket[hash >> shard->hash_bits & shard->bucket_mask];
-}
-
-/* Where the entry is, or is to be. */
-static struct node **
-table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
-    bool is_level)
-{
-	struct node **at = table_bucket(shard, hash), *node;
-
-	for (; (node = *at) != NULL; at = &node->chain) {
-		if (node->hash == hash &&
-		    (node->slot == SLOT_LEVEL) == is_level &&
-		    memcmp(&node->key, key, sizeof(*key)) == 0)
-			break;
-	}
-	return at;
-}
 
 /* If there is no memory, chains become longer. */
 static void
@@ -80,12 +57,6 @@ table_add(struct shard *shard, struct node **at, struct node *node)
 	*at = node;
 	if (++shard->entry_count > shard->bucket_mask)
 		table_grow(shard);
-}
-
-struct link *
-ring_first(struct shard *shard, const struct hwt_key *key, uint32_t hash)
-{
-	return node_link(*table_find(shard, key, hash, false));
 }
 
 uint64_t
@@ -144,20 +115,25 @@ level_remove(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 void
 link_remove(struct shard *shard, struct link *link)
 {
-	struct node **at =
-	    table_find(shard, &link->node.key, link->node.hash, false);
-	struct link *first = node_link(*at), *next = link->next;
+	struct link *next = link->next, *first;
+	struct node **at;
 	uint64_t count;
 
-	walks_skip(shard, link);
+	if (shard->walks != NULL)
+		walks_skip(shard, link);
 	shard->links--;
 	if (next == link) {
+		at = table_bucket(shard, link->node.hash);
+		while (*at != &link->node)
+			at = &(*at)->chain;
 		*at = link->node.chain;
 		shard->entry_count--;
 		if (shard->levels != 0)
 			level_remove(shard, &link->node.key, link->node.hash);
 		return;
 	}
+	at = table_find(shard, &link->node.key, link->node.hash, false);
+	first = node_link(*at);
 	count = ring_count(first);
 	next->previous = link->previous;
 	link->previous->next = next;
