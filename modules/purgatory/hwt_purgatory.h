@@ -42,8 +42,9 @@
  *   threshold      hwt_purgatory_raise touches only operations that complete,
  *                  in order of at_least, then of arrival.
  *   never-early    An operation never expires before its delay has passed, by
- *                  the timer's clock. The timer's thread decides, and waits for
- *                  no predicate: whoever runs that calls done then.
+ *                  the timer's clock, nor if its condition holds in its watch.
+ *                  The timer's thread decides, and waits for no predicate:
+ *                  whoever runs that calls done then.
  *   bounded        A walk through a key holds a lock for 32 operations at most,
  *                  and while a predicate runs, calls for any other
  *                  operation are carried out at once. One watched meanwhile

@@ -13,8 +13,8 @@
  * from hwt_cancel, or else to the timeout's task. So the timer decides all
  * races and refuses stale handles, and an operation that was found by its
  * handle cannot be freed before that caller has used its right. Events ask for
- * the right under the guard and use it there, so nobody sees the moment
- * between; the task and a call by handle have it before they know the guard.
+ * the right under the guard and use it there; the task and a call by handle
+ * have it before they know the guard.
  *
  * STATES, and who makes each move, always with the guard
  *
@@ -30,9 +30,10 @@
  * do not wait. The owner reads the marks in operation_settle: an outcome ends
  * the operation, also if the predicate has answered true; a predicate that
  * holds ends it if the owner gets the right, and otherwise somebody is about
- * to; again makes it call the predicate once more. So an operation ends once,
- * its predicate never runs twice at a time nor beside or after done, and done
- * is called by the thread in whose predicate it was.
+ * to; again makes it call the predicate once more. So its predicate never runs
+ * twice at a time nor beside or after done, which the same thread calls. One
+ * that holds in the watch wins over the deadline: then the watch waits for the
+ * task, which finds it ENDED, before it is freed.
  *
  * WHY IT TRIES AFTER IT IS LINKED, AND TWICE
  *
@@ -47,11 +48,10 @@
  *   B2 after A1, and A2 may have looked before B1: that is what again is for.
  *
  * A WALK through a key takes one operation at a time, so that whatever comes
- * for another one finds that idle and waits for no predicate. Where it calls
- * none, it keeps the lock for WALK_BATCH operations at most. It is in its
- * shard's list meanwhile: whoever unlinks the link that it is at, or the one
- * that it ends with, moves it (walks_skip). What is linked, or watched again,
- * meanwhile is behind its end.
+ * for another one waits for no predicate. Where it calls none, it keeps the
+ * lock for WALK_BATCH operations at most. It is in its shard's list meanwhile:
+ * whoever unlinks the link that it is at, or its end, moves it (walks_skip).
+ * What is linked, or watched again, meanwhile is behind its end.
  *
  * ENDING. A link is removed with its shard's lock, the one that is held by
  * operation_end or later by call_unlink. Who finds the operation under a key
@@ -85,18 +85,14 @@
 struct request {
 	struct request *next; /* NULL */
 	struct hwt_key key;
-	unsigned
-	    outcome; /* 0: a check; HWT_CANCELLED; HWT_COMPLETED: a raise */
+	unsigned outcome; /* 0: a check; HWT_COMPLETED: a raise */
 	uint64_t value;
 };
 
-/*
- * The outermost call of a thread for a purgatory; calls in its callbacks are
- * inside of it. What ends in them waits on its list, so that a chain takes no
- * stack; but for a watch that completes at once, which calls done itself, up to
- * DEPTH_MAX deep. An event in a predicate waits as a request, and is carried
- * out when the predicates have returned.
- */
+/* The outermost call of a thread for a purgatory; calls in its callbacks are
+ * inside of it. What ends in them waits here, so that a chain takes no stack;
+ * but for a watch that completes at once, which calls done itself, up to
+ * DEPTH_MAX deep. An event in a predicate waits as a request. */
 struct call {
 	struct hwt_purgatory *purgatory;
 	struct call *outer; /* for another purgatory */
@@ -109,19 +105,6 @@ struct call {
 extern _Thread_local struct call *purgatory_calls
     __attribute__((tls_model("initial-exec")));
 _Thread_local struct call *purgatory_calls;
-
-#ifndef HWT_ATOMIC_MODEL
-NOINLINE void
-lock_wait(a64_t *lock)
-{
-	uint32_t tries = 0;
-
-	/* E:lock acquire */
-	do
-		yield_or_pause(&tries);
-	while (a64_swap_seq(lock, 1) != 0);
-}
-#endif
 
 /* 0; or what each call answers without one, or in a forked child. */
 static int
@@ -188,7 +171,8 @@ operation_unlock_here(struct operation *operation)
 static hwt_timeout
 timeout_of(const struct hwt_purgatory *purgatory, hwt_operation handle)
 {
-	return (hwt_timeout){handle.id != 0 ? handle.id ^ purgatory->salt : 0};
+	return (hwt_timeout){
+	    handle.id != 0 ? handle.id ^ purgatory->salt.word[0] : 0};
 }
 
 /* Asks the timer for the right to end it. */
@@ -230,6 +214,7 @@ operation_end(struct operation *operation, unsigned outcome)
 {
 	operation->outcome = (uint8_t)outcome;
 	operation->state = OPERATION_ENDED;
+	operation->next = NULL;
 	if (operation->link_count != 1)
 		return;
 	if (operation->has_threshold && threshold_of(operation)->level != NULL)
@@ -292,14 +277,11 @@ deciding_of(struct hwt_purgatory *purgatory, hwt_operation handle)
 	return &shard_of(purgatory, (uint32_t)handle.id)->deciding;
 }
 
-/*
- * If the timer was stopped, its timeouts are gone, and nobody gets a right.
+/* If the timer was stopped, its timeouts are gone, and nobody gets a right.
  * With the guard: it is so if there is no outcome, the timer answers -ENOENT,
- * and after that no call by a handle like its own is counted as deciding. For
- * if somebody had the right and had not used it, that would be the task, which
- * is under way until then (-EINPROGRESS), or a call by its handle, which is
- * counted from before it asked for the right.
- */
+ * and after that no call by a handle like its own is deciding. For who had a
+ * right that is not used yet would be the task, which is under way until then
+ * (-EINPROGRESS), or such a call, counted from before it asked for it. */
 static bool
 operation_is_orphan(const struct operation *operation, int rc)
 {
@@ -352,30 +334,25 @@ call_unlink(struct call *call, struct operation *operation)
 	}
 }
 
-/* What the call has ended. In callbacks nested so deep, done is left to the
- * outermost call. */
+/* For a list of those that the call has ended. In callbacks nested so deep,
+ * done is left to the outermost call. */
 static void
 call_finish(struct call *call, struct operation *operation, unsigned depth)
-{
-	if (operation->link_count != 1)
-		call_unlink(call, operation);
-	if (call->dones + call->predicates >= depth) {
-		ended_add(&call->ended, operation);
-		return;
-	}
-	call_done(call, operation);
-	if (call->ended.first != NULL && call->dones + call->predicates == 0)
-		call_drain(call);
-}
-
-static void
-call_finish_all(struct call *call, struct operation *operation)
 {
 	struct operation *next;
 
 	for (; operation != NULL; operation = next) {
 		next = operation->next;
-		call_finish(call, operation, 1);
+		if (operation->link_count != 1)
+			call_unlink(call, operation);
+		if (call->dones + call->predicates >= depth) {
+			ended_add(&call->ended, operation);
+			continue;
+		}
+		call_done(call, operation);
+		if (call->ended.first != NULL && call->predicates == 0 &&
+		    call->dones == 0)
+			call_drain(call);
 	}
 }
 
@@ -383,12 +360,10 @@ call_finish_all(struct call *call, struct operation *operation)
 static void
 walk_pause(struct walk *walk)
 {
-	struct operation *ended = walk->ended.first;
-
-	walk->ended.first = NULL;
 	walk->visited = 0;
 	lock_release(&walk->shard->lock);
-	call_finish_all(walk->call, ended);
+	call_finish(walk->call, walk->ended.first, 1);
+	walk->ended.first = NULL;
 	lock_take(&walk->shard->lock);
 }
 
@@ -459,18 +434,14 @@ walk_try(struct walk *walk, struct operation *operation, struct link *link)
 static void
 walk_ring(struct walk *walk, struct link *first, unsigned outcome)
 {
-	const bool is_alone = first->next == first;
 	struct operation *operation;
 	struct walk **at;
 	struct link *link;
 
 	walk->at = first;
 	walk->end = first->previous;
-	/* Of a single link, which it is at no more, nobody need tell it. */
-	if (!is_alone) {
-		walk->next = walk->shard->walks;
-		walk->shard->walks = walk;
-	}
+	walk->next = walk->shard->walks;
+	walk->shard->walks = walk;
 	while ((link = walk->at) != NULL) {
 		walk->at = link == walk->end ? NULL : link->next;
 		operation = link_operation(link);
@@ -482,8 +453,6 @@ walk_ring(struct walk *walk, struct link *first, unsigned outcome)
 		if (walk->visited == WALK_BATCH)
 			walk_pause(walk);
 	}
-	if (is_alone)
-		return;
 	for (at = &walk->shard->walks; *at != walk;)
 		at = &(*at)->next;
 	*at = walk->next;
@@ -491,10 +460,10 @@ walk_ring(struct walk *walk, struct link *first, unsigned outcome)
 
 /* With the shard's lock, of a key with a ring. */
 static int
-walk_raise(
-    struct walk *walk, const struct hwt_key *key, uint32_t hash, uint64_t value)
+walk_raise(struct walk *walk, const struct request *event, uint32_t hash)
 {
-	struct level *level = level_get(walk->shard, key, hash);
+	struct level *level = level_get(walk->shard, &event->key, hash);
+	const uint64_t value = event->value;
 	struct operation *operation;
 
 	if (level == NULL)
@@ -509,7 +478,8 @@ walk_raise(
 		walk_decide(walk, operation, HWT_COMPLETED);
 		if (++walk->visited == WALK_BATCH)
 			walk_pause(walk);
-		level = level_find(walk->shard, key, hash);
+		level = node_level(
+		    *table_find(walk->shard, &event->key, hash, true));
 	}
 	return 0;
 }
@@ -524,7 +494,7 @@ key_lock(struct hwt_purgatory *purgatory, const struct hwt_key *key,
 	struct link *first;
 
 	lock_take(&shard->lock);
-	first = ring_first(shard, key, hash);
+	first = node_link(*table_find(shard, key, hash, false));
 	if (first == NULL)
 		lock_release(&shard->lock);
 	*locked = shard;
@@ -571,20 +541,18 @@ event_found(struct hwt_purgatory *purgatory, struct shard *shard,
 {
 	struct call own, *call = call_enter(&own, purgatory);
 	struct walk walk = {.call = call, .shard = shard};
-	const bool is_check = event->outcome == 0;
 	int rc = 0;
 
 	if (call->predicates != 0 && call_request(call, shard, event))
 		return 0;
-	call->predicates += is_check;
+	call->predicates += event->outcome == 0;
 	if (event->outcome == HWT_COMPLETED)
-		rc = walk_raise(
-		    &walk, &event->key, first->node.hash, event->value);
+		rc = walk_raise(&walk, event, first->node.hash);
 	else
 		walk_ring(&walk, first, event->outcome);
-	call->predicates -= is_check;
+	call->predicates -= event->outcome == 0;
 	lock_release(&shard->lock);
-	call_finish_all(call, walk.ended.first);
+	call_finish(call, walk.ended.first, 1);
 	if (decided != NULL)
 		*decided = walk.decided;
 	call_leave(call, &own);
@@ -614,8 +582,8 @@ call_carry_out(struct call *call)
 }
 
 static inline int
-purgatory_event(struct hwt_purgatory *purgatory, const struct request *event,
-    size_t *decided)
+purgatory_event(struct hwt_purgatory *purgatory, struct hwt_key key,
+    unsigned outcome, uint64_t value, size_t *decided)
 {
 	struct shard *shard;
 	struct link *first;
@@ -623,38 +591,31 @@ purgatory_event(struct hwt_purgatory *purgatory, const struct request *event,
 
 	if (decided != NULL)
 		*decided = 0;
-	if (rc != 0)
+	if (rc != 0 || (first = key_lock(purgatory, &key, &shard)) == NULL)
 		return rc;
-	first = key_lock(purgatory, &event->key, &shard);
-	if (first == NULL)
-		return 0;
-	return event_found(purgatory, shard, first, event, decided);
+	return event_found(purgatory, shard, first,
+	    &(struct request){NULL, key, outcome, value}, decided);
 }
 
 int
 hwt_purgatory_check(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *completed)
 {
-	return purgatory_event(
-	    purgatory, &(struct request){.key = key}, completed);
+	return purgatory_event(purgatory, key, 0, 0, completed);
 }
 
 int
 hwt_purgatory_raise(struct hwt_purgatory *purgatory, struct hwt_key key,
     uint64_t value, size_t *completed)
 {
-	return purgatory_event(purgatory,
-	    &(struct request){
-		.key = key, .outcome = HWT_COMPLETED, .value = value},
-	    completed);
+	return purgatory_event(purgatory, key, HWT_COMPLETED, value, completed);
 }
 
 int
 hwt_purgatory_cancel_key(
     struct hwt_purgatory *purgatory, struct hwt_key key, size_t *cancelled)
 {
-	return purgatory_event(purgatory,
-	    &(struct request){.key = key, .outcome = HWT_CANCELLED}, cancelled);
+	return purgatory_event(purgatory, key, HWT_CANCELLED, 0, cancelled);
 }
 
 int
@@ -678,10 +639,9 @@ hwt_purgatory_count_key(
 
 /* For who has the right, without a lock. */
 static void
-operation_decide_alone(
-    struct hwt_purgatory *purgatory, void *arg, enum hwt_outcome outcome)
+operation_decide_alone(struct operation *operation, enum hwt_outcome outcome)
 {
-	struct operation *operation = arg;
+	struct hwt_purgatory *purgatory = operation->home->purgatory;
 	struct call own, *call;
 	bool is_over;
 
@@ -712,7 +672,7 @@ decide_by_handle(struct hwt_purgatory *purgatory, hwt_operation handle,
 	/* If it can still be cancelled, arg is its operation. */
 	if (hwt_state(purgatory->timer, timeout, &arg) > 0 &&
 	    hwt_cancel(purgatory->timer, timeout) == 0) {
-		operation_decide_alone(purgatory, arg, outcome);
+		operation_decide_alone(arg, outcome);
 		rc = 0;
 	}
 	/* E:deciding seq */
@@ -749,10 +709,8 @@ hwt_operation_reschedule(
 static void
 operation_expire(hwt_timeout timeout, void *arg)
 {
-	const struct operation *operation = arg;
-
 	(void)timeout;
-	operation_decide_alone(operation->home->purgatory, arg, HWT_EXPIRED);
+	operation_decide_alone(arg, HWT_EXPIRED);
 }
 
 static bool
@@ -813,14 +771,10 @@ operation_make(
 
 	if (operation == NULL)
 		return NULL;
-	operation->try_complete = spec->try_complete;
-	operation->arg = spec->arg;
-	operation->done = spec->done;
-	a64_store_relaxed(&operation->lock, 0);
-	operation->state = OPERATION_LINKING;
-	operation->outcome = 0;
-	operation->again = false;
-	operation->has_threshold = spec->at_least != 0;
+	*operation = (struct operation){.try_complete = spec->try_complete,
+	    .arg = spec->arg,
+	    .done = spec->done,
+	    .has_threshold = spec->at_least != 0};
 	operation->link_count = links_fill(purgatory, operation->link, spec);
 	operation->home = shard_of(purgatory, operation->link[0].node.hash);
 	if (operation->has_threshold)
@@ -903,8 +857,8 @@ watch_run(struct hwt_purgatory *purgatory, struct operation *operation,
 	}
 	/* Afterwards the task of an early deadline is not running. */
 	if (settled == SETTLED_ENDED)
-		(void)!hwt_cancel_wait(purgatory->timer,
-		    timeout_of(purgatory, operation->handle));
+		(void)!hwt_cancel_wait(
+		    purgatory->timer, timeout_of(purgatory, operation->handle));
 	if (settled != SETTLED_IDLE)
 		call_finish(call, operation, DEPTH_MAX);
 	call_leave(call, &own);
@@ -934,7 +888,7 @@ hwt_purgatory_watch(struct hwt_purgatory *purgatory, hwt_operation *handle,
 		    operation_expire, operation, spec->delay_ns);
 	if (rc != 0)
 		goto undo;
-	operation->handle.id = timeout.id ^ purgatory->salt;
+	operation->handle.id = timeout.id ^ purgatory->salt.word[0];
 	if (handle != NULL)
 		*handle = operation->handle;
 	home = operation->home;
@@ -966,7 +920,6 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	static const struct hwt_purgatory_options defaults;
 	struct hwt_purgatory *made;
 	struct shard *shard;
-	struct secret salt;
 	uint32_t count;
 	size_t bytes;
 
@@ -988,8 +941,7 @@ hwt_purgatory_create(struct hwt_purgatory **purgatory, struct hwt *timer,
 	made->max_pending = options->max_pending;
 	made->shard_count = count;
 	secret_make(&made->secret);
-	secret_make(&salt);
-	made->salt = salt.word[0];
+	secret_make(&made->salt);
 	while (count-- > 0) {
 		shard = &made->shard[count];
 		shard->purgatory = made;
@@ -1011,10 +963,10 @@ sum_ended(const struct hwt_purgatory_stats *sum)
 static bool
 shards_sum(struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *sum)
 {
-	uint64_t returned = 0, bytes = sizeof(*purgatory);
+	uint64_t returned = 0;
 	struct shard *shard;
 
-	*sum = (struct hwt_purgatory_stats){0};
+	*sum = (struct hwt_purgatory_stats){.memory_bytes = sizeof(*purgatory)};
 	for (shard = purgatory->shard;
 	     shard < &purgatory->shard[purgatory->shard_count]; shard++) {
 		lock_take(&shard->lock);
@@ -1026,7 +978,7 @@ shards_sum(struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *sum)
 		sum->expired += shard->ended[HWT_EXPIRED - HWT_COMPLETED];
 		sum->cancelled += shard->ended[HWT_CANCELLED - HWT_COMPLETED];
 		sum->shut_down += shard->ended[HWT_SHUT_DOWN - HWT_COMPLETED];
-		bytes += sizeof(*shard) +
+		sum->memory_bytes += sizeof(*shard) +
 		    (shard->bucket_mask + UINT64_C(1)) * sizeof(struct node *) +
 		    shard->pending * sizeof(struct operation) +
 		    shard->links * sizeof(struct link) +
@@ -1036,7 +988,6 @@ shards_sum(struct hwt_purgatory *purgatory, struct hwt_purgatory_stats *sum)
 		returned += a64_load_acquire(&shard->returned);
 		lock_release(&shard->lock);
 	}
-	sum->memory_bytes = bytes;
 	return sum->pending == 0 && returned == sum_ended(sum);
 }
 
@@ -1081,7 +1032,7 @@ shard_shut_down(struct call *call, struct shard *shard)
 			walk_ring(&walk, first, HWT_SHUT_DOWN);
 	}
 	lock_release(&shard->lock);
-	call_finish_all(call, walk.ended.first);
+	call_finish(call, walk.ended.first, 1);
 }
 
 int

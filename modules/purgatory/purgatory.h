@@ -100,7 +100,7 @@ struct shard {
 struct hwt_purgatory {
 	struct hwt *timer;
 	uint32_t shard_count;
-	uint64_t salt; /* so that handles of others are refused */
+	struct secret salt; /* word 0, so that handles of others are refused */
 	uint64_t max_pending; /* 0: no limit */
 	struct secret secret;
 	a64_t permits; /* taken, of max_pending */
@@ -125,7 +125,16 @@ struct walk {
 #define lock_take(lock) (void)pthread_mutex_lock((pthread_mutex_t *)(lock))
 #define lock_release(lock) (void)pthread_mutex_unlock((pthread_mutex_t *)(lock))
 #else
-void lock_wait(a64_t *lock);
+static NOINLINE void
+lock_wait(a64_t *lock)
+{
+	uint32_t tries = 0;
+
+	/* E:lock acquire */
+	do
+		yield_or_pause(&tries);
+	while (a64_swap_seq(lock, 1) != 0);
+}
 
 static inline void
 lock_take(a64_t *lock)
@@ -170,6 +179,12 @@ node_link(struct node *node)
 	return (struct link *)(void *)node;
 }
 
+static inline struct level *
+node_level(struct node *node)
+{
+	return (struct level *)(void *)node;
+}
+
 static inline struct operation *
 link_operation(struct link *link)
 {
@@ -197,7 +212,7 @@ table_bucket(struct shard *shard, uint32_t hash)
 	return &shard->bucket[hash >> shard->hash_bits & shard->bucket_mask];
 }
 
-/* Where the key's first link or level is, or is to be. */
+/* Where the key's level or first link is, or is to be. */
 static inline struct node **
 table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
     bool is_level)
@@ -212,22 +227,12 @@ table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
 	return at;
 }
 
-/* NULL: there is no ring. */
-static inline struct link *
-ring_first(struct shard *shard, const struct hwt_key *key, uint32_t hash)
-{
-	return node_link(*table_find(shard, key, hash, false));
-}
-
 /* table.c */
 uint64_t ring_count(const struct link *first);
 void link_add(struct shard *shard, struct link *link);
 /* A key that has no more links goes, and its level with it. */
 void link_remove(struct shard *shard, struct link *link);
-/* NULL: the key has none. */
-struct level *level_find(
-    struct shard *shard, const struct hwt_key *key, uint32_t hash);
-/* The same; makes it. NULL: there is no memory. */
+/* Makes it, if the key has none. NULL: there is no memory. */
 struct level *level_get(
     struct shard *shard, const struct hwt_key *key, uint32_t hash);
 void threshold_add(struct level *level, struct operation *operation);

@@ -147,24 +147,17 @@ link_remove(struct shard *shard, struct link *link)
 }
 
 struct level *
-level_find(struct shard *shard, const struct hwt_key *key, uint32_t hash)
-{
-	if (shard->levels == 0)
-		return NULL;
-	return (struct level *)(void *)*table_find(shard, key, hash, true);
-}
-
-struct level *
 level_get(struct shard *shard, const struct hwt_key *key, uint32_t hash)
 {
-	struct level *level = level_find(shard, key, hash);
+	struct node **at = table_find(shard, key, hash, true);
+	struct level *level = node_level(*at);
 
 	if (level != NULL || (level = malloc(sizeof(*level))) == NULL)
 		return level;
 	*level = (struct level){
 	    .node = {.key = *key, .hash = hash, .slot = SLOT_LEVEL}};
 	shard->levels++;
-	table_add(shard, table_find(shard, key, hash, true), &level->node);
+	table_add(shard, at, &level->node);
 	return level;
 }
 
