@@ -234,8 +234,7 @@ static enum settled
 operation_settle(struct operation *operation, bool holds)
 {
 	int rc = 0;
-	/* A deadline that came before the watch could try is no reason: its
-	 * task has left a mark, or will find that this has ended. */
+	/* Then a deadline's task has left a mark, or finds that it ended. */
 	const bool is_early = holds && operation->state == OPERATION_LINKING;
 
 	if (operation->outcome != 0 &&
@@ -463,18 +462,17 @@ static int
 walk_raise(struct walk *walk, const struct request *event, uint32_t hash)
 {
 	struct level *level = level_get(walk->shard, &event->key, hash);
-	const uint64_t value = event->value;
 	struct operation *operation;
 
 	if (level == NULL)
 		return -ENOMEM;
-	if (value <= level->value)
+	if (event->value <= level->value)
 		return 0;
-	level->value = value;
+	level->value = event->value;
 	/* It goes with the last operation under the key; a later one of that
 	 * key has another value. */
-	while (level != NULL && level->value >= value &&
-	    (operation = threshold_take(level, value)) != NULL) {
+	while (level != NULL && level->value >= event->value &&
+	    (operation = threshold_take(level, event->value)) != NULL) {
 		walk_decide(walk, operation, HWT_COMPLETED);
 		if (++walk->visited == WALK_BATCH)
 			walk_pause(walk);
@@ -533,8 +531,7 @@ call_leave(struct call *call, const struct call *own)
 	purgatory_calls = call->outer;
 }
 
-/* With the shard's lock, which it releases: an event under a key whose ring
- * begins so. */
+/* With the shard's lock, which it releases: an event that concerns a ring. */
 static NOINLINE int
 event_found(struct hwt_purgatory *purgatory, struct shard *shard,
     struct link *first, const struct request *event, size_t *decided)
@@ -629,8 +626,7 @@ hwt_purgatory_count_key(
 	if (rc != 0 || count == NULL)
 		return rc != 0 ? rc : -EINVAL;
 	*count = 0;
-	first = key_lock(purgatory, &key, &shard);
-	if (first != NULL) {
+	if ((first = key_lock(purgatory, &key, &shard)) != NULL) {
 		*count = ring_count(first);
 		lock_release(&shard->lock);
 	}
@@ -732,8 +728,7 @@ compare_links(const void *a, const void *b)
 	return memcmp(&x->node.key, &y->node.key, sizeof(x->node.key));
 }
 
-/* Each key once. Few are compared with each other, many are sorted. Returns how
- * many. */
+/* Each key once; many are sorted to find duplicates. Returns how many. */
 static inline uint32_t
 links_fill(const struct hwt_purgatory *purgatory, struct link *link,
     const struct hwt_operation_spec *spec)

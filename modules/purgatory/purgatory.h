@@ -33,7 +33,7 @@ struct link {
 	struct link *next, *previous; /* a ring, in order of arrival */
 };
 
-/* A key's value, if it was raised or is waited for. */
+/* A key's value, if raised or waited for. */
 struct level {
 	struct node node;
 	uint64_t value, arrivals;
@@ -72,9 +72,8 @@ struct operation {
 	struct link link[];
 };
 
-/* By next; last is valid if there is a first. */
 struct ended_list {
-	struct operation *first, *last;
+	struct operation *first, *last; /* by next; last: if there is one */
 };
 
 /* Guarded by lock, but for purgatory, and what is atomic. What each operation
@@ -154,7 +153,7 @@ lock_release(a64_t *lock)
 
 /* wyhash's mixing of two words (Wang Yi, 2019), keyed, since others may choose
  * keys: who does not know the secret cannot find keys that meet in a bucket.
- * SipHash would hide the secret from those who see hashes; nobody does. */
+ * Nobody sees hashes, from which the secret could be found. */
 static inline uint32_t
 key_hash(const struct secret *secret, const struct hwt_key *key)
 {
@@ -204,8 +203,6 @@ key_equals(const struct hwt_key *a, const struct hwt_key *b)
 	return a->id == b->id && a->kind == b->kind;
 }
 
-/* All from here on with the shard's lock. */
-
 static inline struct node **
 table_bucket(struct shard *shard, uint32_t hash)
 {
@@ -227,7 +224,7 @@ table_find(struct shard *shard, const struct hwt_key *key, uint32_t hash,
 	return at;
 }
 
-/* table.c */
+/* table.c; all with the shard's lock, as table_find */
 uint64_t ring_count(const struct link *first);
 void link_add(struct shard *shard, struct link *link);
 /* A key that has no more links goes, and its level with it. */

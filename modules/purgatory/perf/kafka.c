@@ -6,9 +6,9 @@
  * Without predicates it is a bare table of requests in flight, of mutexes and
  * timeouts of hwt: whoever takes the link out ends the request.
  *
- * Who would call it unfair: who maintains Kafka, since this is not its code. So
- * the design is compared, with the same compiler, allocator and wheel, and the
- * cheaper choice each time. For that, predicates must not call back.
+ * Who would call it unfair: who maintains Kafka, since this is its design and
+ * not its code; who needs handles, exact counts, or predicates without locks
+ * held, since here are none. The cheaper choice is taken each time.
  */
 #include "modules/purgatory/perf/design.h"
 

@@ -4,9 +4,9 @@
  * for each key, a binary heap of deadlines, and a thread that sleeps until the
  * first one. What ends leaves its lists and the heap at once.
  *
- * Who would call it unfair: who needs what hwt_purgatory promises, since
- * predicates and callbacks run under the mutex here, and may neither call back
- * nor take long. Who can pay that price should see what it saves.
+ * Who would call it unfair: who needs what hwt_purgatory promises. There are no
+ * handles and no counts here; predicates and callbacks run under the mutex, and
+ * may neither call back nor take long. Its users can pay that price.
  */
 #define _GNU_SOURCE
 #include "modules/purgatory/perf/design.h"
