@@ -15,7 +15,7 @@ MANDIR ?= $(PREFIX)/share/man
 hwt_include := hwt.h $(wildcard hwt.hpp)
 hwt_man := $(wildcard man/*.[1-9])
 hwt_pages := hwt.h
-hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES tools/hwt.bt \
+hwt_doc := README LICENSE $(wildcard CHANGES) docs/RECIPES \
 	examples/must.h $(wildcard examples/recipes/* examples/loops/*)
 hwt_fill := pkgconfig/hwt.pc $(patsubst %,cmake/hwt/hwt-%.cmake, \
 	config config-version targets hiredis)

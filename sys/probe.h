@@ -3,7 +3,7 @@
  * Static probes, for bpftrace, perf, SystemTap and gdb: each is one nop and a
  * note in the object file that says where its arguments are. They need
  * HWT_PROBES, which tools/probe defines if <sys/sdt.h> is there (Debian:
- * systemtap-sdt-dev). The provider is hwt; tools/hwt.bt uses them.
+ * systemtap-sdt-dev). The provider is hwt.
  *
  * timer is an address; timeout is a handle's id, whose low 28 bits are the
  * number of its record; times are of the timer's clock, in ns.
