@@ -184,11 +184,11 @@ end_of_anothers(void)
 	}
 	while (relaxed_load(&handles[ROUNDS - 1]) == 0)
 		sched_yield();
-	assert(hwt_mailbox_run(mailbox, 0, NULL) == 0);
-	assert(hwt_mailbox_destroy(mailbox) == 0);
 	assert(hwt_stop(timer, &list) == 0 && list.count == ROUNDS / 2);
 	while (hwt_unprocessed_next(&list, &info))
 		work_free(info.arg);
+	assert(hwt_mailbox_run(mailbox, 0, NULL) == 0);
+	assert(hwt_mailbox_destroy(mailbox) == 0);
 	relaxed_store(&done, true);
 	assert(pthread_join(thread, NULL) == 0 && hwt_destroy(timer) == 0);
 }
