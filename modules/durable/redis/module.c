@@ -136,6 +136,8 @@ refusal(const struct command *command, const struct queue *queue)
 	return level_error();
 }
 
+static bool replicated; /* by the last run_on */
+
 /* Runs a command of a client on the queue, which may be one that was made for
  * it. True: the client is to wait. */
 static bool
@@ -163,7 +165,8 @@ run_on(context *ctx, key *opened, const struct command *command,
 	}
 	revision = queue->machine->revision;
 	command_run(command, &call);
-	if (queue->machine->revision != revision) {
+	replicated = queue->machine->revision != revision;
+	if (replicated) {
 		if (made)
 			queue_keep(ctx, opened, argv[1], queue);
 		(void)api.replicate(ctx, "HWT.X", "sllsv", argv[1],
@@ -216,7 +219,12 @@ run_command(context *ctx, string **argv, int argc, bool may_block)
 static int
 run_again(context *ctx, string **argv, int argc)
 {
-	return run_command(ctx, argv, argc, true);
+	if (run_command(ctx, argv, argc, true) == API_OK)
+		return API_OK;
+	/* The server hands on what a call here has replicated only if it ends
+	 * the wait, and aborts otherwise. So a take that has only advanced the
+	 * queue is answered nil before its time. */
+	return replicated ? api.reply_null(ctx) : API_ERR;
 }
 
 static int

@@ -517,6 +517,17 @@ class InRedis(Hosted, unittest.TestCase):
         self.client.call('HWT.CANCEL', 'q', 'id2000')
         self.client.call('HWT.QUEUE', 'q', 'RUNNING', 1000, 'RATE', 5)
 
+    def test_a_take_waits_while_a_retention_ends(self):
+        self.client.call('HWT.ADD', 'q', 'RESULT', 200, 'IN', 0, 'TASKS', 'a',
+                         'x')
+        task = take(self.client, 'q', 1)[b'a']
+        self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS', 'a', task[1])
+        for _ in range(2):
+            self.client.call('HWT.TAKE', 'q', 'w', 1, 1000, 'BLOCK', 500)
+        digest = self.digest(self.client)
+        self.client.call('DEBUG', 'LOADAOF')
+        self.assertEqual(self.digest(self.client), digest)
+
     def test_files_and_copies_have_the_same_queue(self):
         self.fill()
         digest = self.digest(self.client)
