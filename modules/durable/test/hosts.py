@@ -518,8 +518,7 @@ class InRedis(Hosted, unittest.TestCase):
         self.client.call('HWT.QUEUE', 'q', 'RUNNING', 1000, 'RATE', 5)
 
     def test_a_take_waits_while_a_retention_ends(self):
-        self.client.call('HWT.ADD', 'q', 'RESULT', 200, 'IN', 0, 'TASKS', 'a',
-                         'x')
+        self.client.call(*'HWT.ADD q RESULT 200 IN 0 TASKS a x'.split())
         task = take(self.client, 'q', 1)[b'a']
         self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS', 'a', task[1])
         for _ in range(2):
