@@ -34,6 +34,7 @@ uint64_t mastership;
 static uint64_t masterships; /* so many there were */
 static size_t payload_max = PAYLOAD_DEFAULT;
 static uint64_t block_ms; /* of the take that ran last */
+static bool replicated; /* something, by the command that ran last */
 
 static void
 answer_number(void *ctx, char mark, uint64_t number)
@@ -136,8 +137,6 @@ refusal(const struct command *command, const struct queue *queue)
 	return level_error();
 }
 
-static bool replicated; /* by the last run_on */
-
 /* Runs a command of a client on the queue, which may be one that was made for
  * it. True: the client is to wait. */
 static bool
@@ -157,6 +156,7 @@ run_on(context *ctx, key *opened, const struct command *command,
 	uint64_t revision;
 
 	if (command->writes) {
+		replicated = queue->mastership != mastership && !made;
 		if (queue->mastership != mastership)
 			queue_begin(ctx, made ? NULL : argv[1], queue);
 		call.time = clock_time(&queue->clock);
@@ -165,8 +165,8 @@ run_on(context *ctx, key *opened, const struct command *command,
 	}
 	revision = queue->machine->revision;
 	command_run(command, &call);
-	replicated = queue->machine->revision != revision;
-	if (replicated) {
+	if (queue->machine->revision != revision) {
+		replicated = true;
 		if (made)
 			queue_keep(ctx, opened, argv[1], queue);
 		(void)api.replicate(ctx, "HWT.X", "sllsv", argv[1],
@@ -223,7 +223,7 @@ run_again(context *ctx, string **argv, int argc)
 		return API_OK;
 	/* The server hands on what a call here has replicated only if it ends
 	 * the wait, and aborts otherwise. So a take that has only advanced the
-	 * queue is answered nil before its time. */
+	 * queue, or begun an epoch, is answered nil before its time. */
 	return replicated ? api.reply_null(ctx) : API_ERR;
 }
 
