@@ -89,12 +89,12 @@ help:
 clean:
 	rm -rf build
 
-# What other goals need stands beside it.
+# The needs of other goals stand beside them.
 ifneq ($(filter-out all help clean,$(MAKECMDGOALS)),)
 include $(patsubst %,%/rules.mk,$(MODULES:%=modules/%) packaging \
 	examples perf test)
 endif
-# What gcc has written, and none of the files of another project.
+# Files that gcc has written, and none of another project.
 -include $(shell find build -maxdepth 6 \( -path build/memcached -o \
 	-path 'build/check*' -o -path build/mutants \) -prune \
 	-o -name '*.d' -type f -print 2>/dev/null)

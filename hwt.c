@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What callers do to timeouts: schedule, cancel, reschedule, look.
+ * The calls on timeouts: schedule, cancel, reschedule, look.
  *
  * SCHEDULING takes a free record from the thread's cache, fills it in,
  * publishes its word by a compare-and-swap, and pushes its index, unless the
@@ -651,7 +651,7 @@ hwt_reschedule_at(struct hwt *timer, hwt_timeout timeout, uint64_t deadline_ns)
 	return reschedule_to(timer, timeout.id, deadline_capped(deadline_ns));
 }
 
-/* Whether the id is that of a live periodic timeout that will run again. */
+/* Whether the id names a live periodic timeout that will run again. */
 static bool
 will_run_again(const struct hwt *timer, uint64_t id)
 {
@@ -787,7 +787,7 @@ hwt_version(void)
 	return VERSION(HWT_VERSION_MAJOR, HWT_VERSION_MINOR, HWT_VERSION_PATCH);
 }
 
-/* What an errno value means when a function of hwt.h returns it. */
+/* The meaning of an errno value that a function of hwt.h returns. */
 #define NOT_WRITTEN "the file could not be written"
 
 static const struct {

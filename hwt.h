@@ -270,7 +270,7 @@ struct hwt_stats {
 	/* Start or hand-over minus deadline; the clock is read at least once
 	 * per 16 timeouts. Element k counts [2^k, 2^(k+1)) ns. */
 	uint64_t lateness_ns_max, lateness_ns_histogram[64];
-	/* What the timer holds: records, wheel in full, caches of threads. */
+	/* Memory of the timer: records, wheel in full, caches of threads. */
 	uint64_t memory_bytes;
 	uint64_t reserved[16];
 };
@@ -555,7 +555,7 @@ const struct hwt_executor *hwt_mailbox_executor(struct hwt_mailbox *mailbox);
 HWT_MUST_CHECK
 int hwt_mailbox_destroy(struct hwt_mailbox *mailbox);
 
-/* What hwt_stats_write writes. */
+/* Output formats of hwt_stats_write. */
 enum hwt_format {
 	/* Text format 0.0.4, with labels timer, the thread_name, and serial. */
 	HWT_PROMETHEUS,

@@ -158,7 +158,7 @@ inline constexpr delay never = delay::from_ns(HWT_NEVER);
 
 namespace detail {
 
-/* What a timeout's arg points to. */
+/* Pointed to by a timeout's arg. */
 struct node {
 	std::function<void(hwt_timeout)> callable;
 	bool periodic;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What HWT_DEBUG asks for: see observe/debug.c. The functions are NULL unless
+/* Requests of HWT_DEBUG: see observe/debug.c. The functions are NULL unless
  * it does; they are set once, as the library is loaded. */
 #ifndef HWT_DEBUG_H
 #define HWT_DEBUG_H

@@ -100,7 +100,7 @@ _Static_assert(PAGE_RECORDS <= 64 && SLAB_PAGES <= 64, "a bit for each");
 /* Deadlines from here on are never due. */
 #define DEADLINE_NEVER ((uint64_t)INT64_MAX)
 
-/* What an executor holds: a link, and a function that was posted; NULL: the
+/* An item of an executor: a link, and a function that was posted; NULL: the
  * item is in a record, and its task is to run. A struct hwt_post is an item. */
 struct item {
 	a64_t link;

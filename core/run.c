@@ -97,7 +97,7 @@ requeue(
 	}
 }
 
-/* The deadline is still that of the run that has ended, unless the task has
+/* The deadline is still the one of the ended run, unless the task has
  * rescheduled itself. Nobody else changes that of a RUNNING record. */
 static void
 end_periodic(

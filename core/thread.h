@@ -75,7 +75,7 @@ struct run_frame *thread_frame_of(const struct hwt *timer, uint64_t id);
 int thread_create(pthread_t *thread, const pthread_attr_t *attr,
     void *(*begin)(void *argument), void *argument);
 
-/* What a thread of this library does first. attr: it was created with. */
+/* The first steps of a thread of this library. attr: it was created with. */
 void thread_begin(const char *name, const pthread_attr_t *attr);
 
 #endif

@@ -24,7 +24,7 @@
 
 #define NOINLINE __attribute__((noinline))
 
-/* What belongs to the thread that turns the wheel. Counters are atomic because
+/* Owned by the thread that turns the wheel. Counters are atomic because
  * hwt_read_stats reads them. */
 struct worker {
 	uint64_t now_ns; /* the clock when it was last read */
@@ -138,7 +138,7 @@ timer_dispatched(const struct hwt *timer)
 	return a64_load_acquire(&timer->dispatched_count) - returned;
 }
 
-/* What hwt_remaining says. */
+/* The answer of hwt_remaining. */
 static inline int64_t
 remaining_at(struct wide seen, uint64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs of the demo share: the limits, the clock, and the command
+/* Shared by the programs of the demo: the limits, the clock, and the command
  * line. Figures are lines on stdout, "name value". */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
@@ -15,7 +15,7 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_SEC UINT64_C(1000000000)
 
-/* What a client may not exceed. Each is a timeout of the server, and the name
+/* Limits of a client. Each is a timeout of the server, and the name
  * of the attack that provokes it. */
 enum limit {
 	LIMIT_HEADER, /* first byte of a request to the end of its header */

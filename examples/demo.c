@@ -74,7 +74,7 @@ static uint16_t port;
 static uint64_t end_ns, lag_ns_max;
 static unsigned attacks; /* under way */
 
-/* What httpd printed at its end. */
+/* The last output of httpd. */
 static struct {
 	char name[40];
 	int64_t value;
@@ -208,7 +208,7 @@ client_event(struct client *client, uint32_t events)
 		client_end(client, true);
 }
 
-/* What clients do from time to time. */
+/* Done by clients from time to time. */
 static void
 client_sweep(struct client *client, uint64_t now_ns)
 {

@@ -43,7 +43,7 @@
 #define LOOPS 2
 #define EVENTS_PER_TURN 64
 #define INPUT_BYTES 4096
-/* What one connection may write before the others have their turn. */
+/* Most bytes that one connection writes before the others have their turn. */
 #define WRITE_BYTES_PER_TURN ((size_t)512 << 10)
 /* Small, so that a client's progress through the large document shows. */
 #define SEND_BUFFER_BYTES (128 << 10)
@@ -87,7 +87,7 @@ struct connection {
 	struct connection *next, **link;
 };
 
-/* What a loop counts; at CUT, one for each limit. */
+/* Counters of a loop; at CUT, one for each limit. */
 enum {
 	TASKS,
 	EARLY,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What make demo, demo-memcached and wheel build and run, and programs that
+# Built and run by make demo, demo-memcached and wheel, and programs that
 # stand alone; read by Makefile.
 
 # With musl they are static.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What wakes an event loop: a descriptor that is readable from event_set until
+ * Wakes an event loop: a descriptor that is readable from event_set until
  * event_clear. An eventfd, or a pipe where there is none.
  */
 #ifndef HWT_EVENT_H

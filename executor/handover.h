@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the executors of this library hold: items inside of what is handed over,
+ * Lists of the library's executors: items inside of what is handed over,
  * a record or the caller's struct hwt_post. So holding one takes no memory and
  * cannot fail, and a queue of them has no limit.
  *

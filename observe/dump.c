@@ -20,7 +20,7 @@
 #include "observe/page.h"
 #include "observe/symbol.h"
 
-/* What was copied from a record. */
+/* A copy of a record. */
 struct copied {
 	uint64_t tick; /* of the wheel's entry; 0: it has none */
 	uint64_t id, word, deadline_ns;
@@ -30,7 +30,7 @@ struct copied {
 	uint64_t period_ns;
 };
 
-/* What was copied from a timer. */
+/* A copy of a timer's state. */
 struct copy {
 	bool stopped;
 	uint64_t now_ns, next_tick;

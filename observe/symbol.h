@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of addresses in code. What is only FILE+0x11c9, addr2line -f -e FILE
- * 0x11c9 names. Who includes this defines _GNU_SOURCE. */
+/* Names of addresses in code. A name like FILE+0x11c9 is for
+ * addr2line -f -e FILE 0x11c9. Who includes this defines _GNU_SOURCE. */
 #ifndef HWT_SYMBOL_H
 #define HWT_SYMBOL_H
 

@@ -10,7 +10,7 @@ BINDIR ?= $(PREFIX)/bin
 DOCDIR ?= $(PREFIX)/share/doc/hwt
 MANDIR ?= $(PREFIX)/share/man
 
-# What a part of the library, hwt itself or a module, has for each folder:
+# Variables of each part of the library, hwt itself or a module:
 # tools/module.mk names the lists.
 hwt_include := hwt.h $(wildcard hwt.hpp)
 hwt_man := $(wildcard man/*.[1-9])
@@ -48,7 +48,7 @@ endif
 $(call checked,PYTHONDIR)
 endif
 
-# What can be built: each module whose headers are there.
+# All that can be built: each module whose headers are there.
 usable := $(MODULES)
 ifneq ($(filter install tidy,$(MAKECMDGOALS)),)
 has = $(shell printf '$(hash)include <%s>\n' $1 | \

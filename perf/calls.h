@@ -74,7 +74,7 @@ static struct {
 		DELAY_FAR
 	} delays;
 	void (*batch)(struct caller *caller, uint64_t count);
-	/* That of all threads, unless each has its own. */
+	/* Of all threads, unless each has its own. */
 	struct subject *shared;
 	struct caller callers[THREADS_MAX];
 	pthread_barrier_t filled_all, begun, ended;

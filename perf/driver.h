@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the workloads of the driver share: the subject's tasks, waiting, the
+ * Shared by the workloads of the driver: the subject's tasks, waiting, the
  * memory that there is, and the observer.
  *
  * The observer schedules a probe every few milliseconds beside the load, and

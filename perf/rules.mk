@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What make perf and perf-full build and run; read by Makefile.
+# The benchmarks of make perf and perf-full; read by Makefile.
 #
 # perf/driver.c is built once for each SUBJECT, a header of perf/subject or a
 # variant of one: build/plain/perf/SUBJECT. perf/schemes.c is a program alone.
@@ -17,7 +17,7 @@ subject = $(notdir $(basename $@))
 subject_header = perf/subject/$(firstword $(variant_$(subject)) $(subject)).h
 variant = $(wordlist 2,9,$(variant_$(subject)))
 
-# What needs no other library.
+# Cases that need no other library.
 perf_names := perf/schemes \
 	$(patsubst %,perf/%,$(filter hwt% mutex_wheel%,$(subjects)))
 perf_programs := $(perf_names:%=build/plain/%) $(module_perf)
@@ -80,7 +80,7 @@ build/plain/perf/tokio.a: $(wildcard perf/peer/tokio/*)
 		--config 'source.debian.directory="$(crates)"'
 	$(Q)cp build/plain/perf/cargo/target/release/libpeer_tokio.a $@
 
-# What is to be measured is built as far as it can be.
+# Subjects whose libraries are missing are not built.
 ifneq ($(filter $(measured),$(MAKECMDGOALS)),)
 full := $(if $(filter perf-full,$(MAKECMDGOALS)),--full)
 wanted := $(shell perf/run --list $(full) $(PERF))

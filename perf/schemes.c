@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What do START, STOP and PER_TICK cost with n timers pending, in each of
+ * The cost of START, STOP and PER_TICK with n timers pending, in each of
  * Varghese and Lauck's seven schemes? Intervals are negative exponential, with
  * a mean of n ticks, or 4096 where n is less: about one timer expires a tick.
  * Starts, stops and ticks are timed in batches by the CPU clock, and started
@@ -374,7 +374,7 @@ measure_calls(double cost_ns[OPERATIONS])
 	cost_ns[STOP] = (double)ns[STOP] / (double)from;
 }
 
-/* What has expired is started again, or not where that is slow. */
+/* An expired timer is started again, or not where that is slow. */
 static void
 measure_ticks(double cost_ns[OPERATIONS])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the subjects for one thread share: a timer of another library or of the
+ * Shared by the subjects for one thread: a timer of another library or of the
  * kernel in a record with the task, kept for reuse. The header that includes
  * this one has native_timer before it, and
  *

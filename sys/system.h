@@ -31,7 +31,7 @@ bool system_release(void *memory, size_t bytes);
  * False: the system cannot. */
 bool system_wipe_in_children(void *memory, size_t bytes);
 
-/* What is slept on: a word has 64 bits, and systems compare 32. */
+/* The word to sleep on: a word has 64 bits, and systems compare 32. */
 static inline uint32_t *
 system_low_half(const void *word)
 {

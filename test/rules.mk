@@ -38,7 +38,7 @@ last_lto := -flto
 cc_musl := musl-gcc
 flags_musl := -isystem build/musl/include
 cc_aarch64 := aarch64-linux-gnu-gcc
-# ConcurrencyKit's ck_md.h is that of this machine.
+# ConcurrencyKit's ck_md.h is for this machine.
 flags_aarch64 := -isystem build/aarch64/include -DCK_MD_H -DCK_MD_RMO \
 	-DCK_MD_CACHELINE=64 -DCK_MD_PAGESIZE=4096 -DCK_MD_VMA_BITS=48ULL \
 	-DCK_MD_LSE_DISABLE -DCK_MD_POINTER_PACK_DISABLE -DHWT_EMULATED

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What script.h describes. */
+/* Implements script.h. */
 #include "test/script.h"
 
 #include <stdio.h>

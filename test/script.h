@@ -22,7 +22,7 @@ struct verb {
 /* The names of 0, 1, ...; the last is NULL. None, unless a program sets it. */
 extern const char *const *script_names;
 
-/* What is run of a script, and the rest of it: for failures. */
+/* The command of a script that runs, and the rest: for failures. */
 extern _Thread_local const char *script_at;
 
 /* NULL: it has fewer. */

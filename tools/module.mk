@@ -9,7 +9,7 @@
 #   NAME_package   Debian's packages that bring them
 #   NAME_libs      what programs and the shared library link besides
 #
-# What is installed of it are lists, which the other rules may add to; see
+# The installed files are lists, which the other rules may add to; see
 # packaging/rules.mk:
 #
 #   NAME_include   headers

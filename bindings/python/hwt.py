@@ -9,7 +9,7 @@
 
 where box is the Mailbox of the event loop that owns the connection.
 
-The shared library is that of the environment variable HWT_LIBRARY, or else
+The environment variable HWT_LIBRARY names the shared library; otherwise it is
 the one that was installed with this file, or else libhwt.so.1 where the loader
 finds it.
 
@@ -514,7 +514,7 @@ class Pool(_Executor):
         _live.discard(self)
 
 
-# What is posted: by the address of its memory, that and the callable.
+# For each post, by the address of its memory: that memory and the callable.
 _posts = {}
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server on libuv: a uv_poll_t for each descriptor. What is closed is freed
- * when the loop says so; until then its callback does not come. */
+/* The server on libuv: a uv_poll_t for each descriptor. A closed handle is
+ * freed when the loop says so; until then its callback does not come. */
 #include <uv.h>
 
 #include "server.h"

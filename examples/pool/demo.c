@@ -146,7 +146,7 @@ taken(struct pool_hold *hold, int error)
 	user_later(user, take, HWT_MS(10));
 }
 
-/* What happens. */
+/* The events of a run. */
 
 static void
 users_go(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the recipes: must(), the order of tearing down, and a timer whose
  * time stands still until pass() moves it (unit_test.c), so that a minute takes
- * no time. What a recipe does with it works with any timer. */
+ * no time. All that a recipe does with it works with any timer. */
 #ifndef RECIPE_H
 #define RECIPE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user writes: it sees the installed header and libraries only. It
+/* A user's program: it sees the installed header and libraries only. It
  * prints the version that it runs with. */
 #include <hwt.h>
 #include <semaphore.h>

@@ -318,7 +318,7 @@ memory_write(struct thread *t, uintptr_t at, unsigned bytes, uint64_t value)
 	memcpy((void *)at, &value, bytes);
 }
 
-/* What a thread did itself after its point. */
+/* Actions of a thread itself after its point. */
 static void
 operation_finish(void)
 {
@@ -646,7 +646,7 @@ point(const struct operation *op)
 		t->stores = 0;
 }
 
-/* What the caller changes in its step is compared when that ends. */
+/* Changes by the caller are compared when its step ends. */
 static void
 point_modify(struct operation op, bool fence)
 {

@@ -103,7 +103,7 @@ void explore_await(const void *at, unsigned bytes,
 void explore_await_end(unsigned thread);
 /* For loops that wait: disabled until another thread has changed something
  * since this thread's last yield that went on, or when nobody else can go on.
- * What idle does is a change; the end of a thread is none. */
+ * A run of idle is a change; the end of a thread is none. */
 void explore_yield(void);
 
 /* Threads beside those of the program; ended when function returns. */
@@ -129,7 +129,7 @@ void explore_add_local(void *local, size_t bytes);
  */
 bool explore_is_buffered(const void *at, size_t bytes);
 
-/* What traces and failures call these bytes, until the next begin. */
+/* The name of these bytes in traces and failures, until the next begin. */
 void explore_name(const void *at, size_t bytes, const char *name);
 
 /* Ends this execution as failed; does not return inside a thread. */

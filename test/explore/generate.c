@@ -98,7 +98,7 @@ add_touch(unsigned part)
 	add(part, "touch %u %u %u", old, draft.subjects++, any(4));
 }
 
-/* What any thread may call. */
+/* Verbs of any thread. */
 static void
 add_call(unsigned part)
 {

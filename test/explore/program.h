@@ -5,7 +5,7 @@
  * library are in rows.c, in the verbs of calls.c, verbs.c and verbs_inside.c; a
  * module has rows and verbs of its own, and may use what is declared here.
  *
- * What must hold at the end of each execution:
+ * Conditions at the end of each execution:
  *
  *   once          each timeout that was accepted was started, cancelled or
  *                 returned by stop: one of them, once; of one that was

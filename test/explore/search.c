@@ -120,7 +120,7 @@ search_execution(void)
 		random_begin();
 }
 
-/* What a node chooses. */
+/* The choice of a node. */
 
 static bool
 is_preemption(const struct node *n, unsigned process)

@@ -395,7 +395,7 @@ VERB0("await-all", await_all)
 	}
 }
 
-/* What a program expects in the end. */
+/* Expectations of a program at its end. */
 
 TWO("started", i, count, explore_check(subject[i].started == count))
 
@@ -422,7 +422,7 @@ executors_run(void)
 		mailbox_run(0);
 }
 
-/* Time goes on until all are due: what is lost shows. */
+/* Time advances until all are due: a lost one shows. */
 VERB0("drain", drain)
 {
 	uint64_t left = 0;
@@ -459,7 +459,7 @@ VERB1("goes-on", goes_on, i)
 	explore_check(subject[i].started > count);
 }
 
-/* What is left of executors goes before the timer does. */
+/* Executors are emptied before the timer is destroyed. */
 void
 verbs_finish(void)
 {

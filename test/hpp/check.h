@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of hwt.hpp, and of the modules' headers, share. A test is a
+/* Shared by the tests of hwt.hpp and of the modules' headers. A test is a
  * function; main runs all. */
 #ifndef CHECK_H
 #define CHECK_H
@@ -111,7 +111,7 @@ thrown(F &&function)
 }
 #endif
 
-/* What a child ends with; 42: by std::terminate. */
+/* Exit status of a child; 42: by std::terminate. */
 inline int
 child(void (*function)())
 {

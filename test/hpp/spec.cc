@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hwt.hpp says: with time moved by hand, and with real threads. */
+/* The promises of hwt.hpp: with time moved by hand, and with real threads. */
 #include "check.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What checker.h describes, in this order: slabs and their pages, free records,
+/* The checks of checker.h, in this order: slabs and their pages, free records,
  * the queue, the wheel, records, counters. An invariant that a source file
  * numbers is named by that. */
 #include "test/model/checker.h"
@@ -174,7 +174,7 @@ check_page(const struct slab *slab, uint32_t page)
 	return a64_load_acquire(&slab->free_bits[page]) == PAGE_ALL;
 }
 
-/* What is in the queue: a slab is as urgent as its pages; more so, where a pass
+/* The queue: a slab is as urgent as its pages; more so, where a pass
  * has stopped in it. */
 static void
 check_queue(const struct slab *slab, uint32_t number)
@@ -404,7 +404,7 @@ check_wheel(void)
 		check_chunk(chunk);
 	must(wheel->free.level[0][chunk / 64] >> chunk % 64 == 0, 0,
 	    "wheel 5: what was never used is not free");
-	/* The tables from the buckets to that of the arenas. */
+	/* The tables from the buckets to the arenas. */
 	memory_bytes += (uintptr_t)wheel->arenas - (uintptr_t)wheel->buckets;
 }
 

@@ -24,7 +24,7 @@ choose_executors(void)
 		model->default_way = (enum way)any_below(WAYS);
 }
 
-/* What manual timers call, and the library can do without or report. */
+/* Calls of manual timers that may fail: the library copes or reports. */
 static void
 plan_any(void)
 {

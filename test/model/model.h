@@ -60,7 +60,7 @@ enum state {
 	POSTED,
 };
 
-/* What becomes of a timeout that is due. */
+/* The fate of a due timeout. */
 enum way {
 	INLINE,
 	HOLDS,
@@ -148,7 +148,7 @@ struct model {
 	/* The last handle of each record. */
 	uint64_t handles[INDEXES];
 
-	/* What hwt_next_wakeup said, as a tick, while it holds. */
+	/* The answer of hwt_next_wakeup, as a tick, while it holds. */
 	bool armed;
 	uint64_t announced;
 	uint64_t wakes;
@@ -231,7 +231,7 @@ void pop_mail(const struct model_entry *entry);
 uint64_t pending_count(void);
 /* Timeouts that executors hold. */
 uint64_t held_count(void);
-/* What a new timeout that is in order is answered. */
+/* The answer to a new timeout with valid arguments. */
 int new_answer(void);
 void expect_wake_for(uint64_t tick);
 uint64_t model_clock(void *ctx);

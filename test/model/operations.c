@@ -347,7 +347,7 @@ op_state(struct model_entry *entry)
 	(void)ask_of(any_below(2) == 0 ? STATE : REMAINING, entry, 0);
 }
 
-/* What an executor does in its own time; and what it may not do. */
+/* Calls of an executor in its own time; and forbidden ones. */
 void
 op_run(struct model_entry *entry)
 {

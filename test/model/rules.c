@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What a call may answer when one of the system fails: as hwt.h lists it. */
+/* Answers of a call when one of the system fails: as hwt.h lists it. */
 static const struct {
 	const char *call;
 	int rc[3];
@@ -135,7 +135,7 @@ choose_size(uint64_t wheel)
 		model->options.max_pending = any_word();
 }
 
-/* What the rules below ask for. */
+/* Inputs of the rules below. */
 void
 choose_options(void)
 {
@@ -240,7 +240,7 @@ entry_set_next_period(struct model_entry *entry)
 		    entry, entry->deadline_ns + periods * entry->period_ns);
 }
 
-/* What counts. */
+/* Counters. */
 
 uint64_t
 pending_count(void)

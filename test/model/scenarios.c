@@ -395,7 +395,7 @@ be_slow(void)
 	pause_ns(TICK / 4);
 }
 
-/* Warnings; and text about a timer, which goes on after each failure. */
+/* Warnings; and text about a timer, which works after each failure. */
 static void
 run_text(void)
 {

@@ -19,7 +19,7 @@
 #define FAILURES_MAX 10u
 #define REPORT_FD 3
 
-/* What a run tells the process that started it. */
+/* Reported by a run to the process that started it. */
 struct report {
 	struct plan_held held;
 	uint64_t calls[PLAN_CALLS];
@@ -244,7 +244,7 @@ sweep_call(const struct scenario *scenario, const struct report *baseline,
 	struct plan plan = {.call = call};
 	unsigned i;
 
-	/* What is only called after another failure is tried in any case. */
+	/* Calls that follow only another failure are tried in any case. */
 	if (baseline->calls[call] == 0 && kind->with_error == 0)
 		return;
 	for (i = 0; i < PLAN_ERRORS_MAX && kind->errors[i].error != 0; i++) {

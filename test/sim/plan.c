@@ -233,7 +233,7 @@ planned_vfprintf(FILE *file, const char *format, va_list arguments)
 	return fails(PLAN_VFPRINTF) ? -1 : vfprintf(file, format, arguments);
 }
 
-/* What cannot be unmapped does not count. */
+/* Mappings that cannot be unmapped do not count. */
 int
 planned_munmap(void *address, size_t length)
 {

@@ -19,7 +19,7 @@
  *           check(-rc == plan_answer());
  *   plan_end();
  *
- * What the library holds (bytes mapped, blocks, descriptors, threads) is
+ * The library's resources (bytes mapped, blocks, descriptors, threads) is
  * counted, so that a test can tell that nothing is left.
  */
 #ifndef HWT_TEST_SIM_PLAN_H
@@ -123,10 +123,10 @@ uint64_t plan_ended_ns(void);
 uint64_t plan_failures(void);
 /* Calls of a kind, since the process began. */
 uint64_t plan_count(enum plan_call call);
-/* What hwt.h may answer to the planned failure, positive; 0: nothing. */
+/* The error of hwt.h for the planned failure, positive; 0: none. */
 int plan_answer(void);
 
-/* What the library holds. */
+/* The library's resources. */
 struct plan_held {
 	int64_t bytes; /* mapped; without what could not be unmapped */
 	int64_t blocks; /* of the heap */

@@ -25,7 +25,7 @@
 
 #include "test/explore/explore.h"
 
-/* What a program sets in begin; each execution starts with none of it. */
+/* Settings of a program in begin; each execution starts with none of it. */
 struct sim_settings {
 	bool memory_recurs; /* what was freed is allocated again */
 	bool clock_moves; /* by a thread: reading it is a point */
@@ -54,7 +54,7 @@ void sim_reset(void);
 void sim_clock_add(uint64_t ns);
 /* For explore_program.idle. */
 bool sim_idle(void);
-/* What a thread does when it has ended: destructors of its data. */
+/* At a thread's end: destructors of its data. */
 void sim_thread_ends(void);
 /* Whether a thread waits for this futex, and has not been woken. */
 bool sim_sleeps_on(const void *word);
@@ -62,7 +62,7 @@ bool sim_sleeps_on(const void *word);
 unsigned sim_wakes(void);
 /* Lines of memory that are mapped or allocated. */
 extern unsigned sim_held;
-/* What an eventfd holds. */
+/* The count of an eventfd. */
 uint64_t sim_eventfd_count(int fd);
 /* Memory of the program's own. */
 void *simulated_calloc(size_t count, size_t bytes);

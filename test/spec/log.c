@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Warnings on a stderr that nobody reads: they are dropped, the worker goes on,
- * and neither the process nor a child that is forked meanwhile hangs or dies at
- * its exit. The runner must not exit, so the program is executed anew.
+ * Warnings on a stderr that nobody reads: they are dropped, the worker
+ * continues, and neither the process nor a child that is forked meanwhile hangs
+ * or dies at its exit. The runner must not exit, so the program is executed
+ * anew.
  */
 #include "test/spec/support.h"
 

@@ -70,7 +70,7 @@ struct letter {
 	uint64_t digit;
 };
 
-/* What ran, in digits; a task is a 0. */
+/* Posts that ran, as digits; a task is a 0. */
 static uint64_t ran;
 
 static void

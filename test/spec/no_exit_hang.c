@@ -154,7 +154,7 @@ static const struct role roles[] = {
     {"live pools and mailboxes", role_executors},
     {"the shared timer", role_shared},
     {"a handler of atexit that uses a timer", role_atexit},
-    {"a library that was closed and goes on running", role_plugin},
+    {"a library that was closed and still runs", role_plugin},
 };
 
 ROLES(roles)

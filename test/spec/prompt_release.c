@@ -2,7 +2,7 @@
 /*
  * prompt-release: the record of a cancelled timeout serves another as soon as
  * hwt_cancel has returned 0. memory_bytes shows it: it stands still when
- * nothing new was needed. What a peak took goes back to the system before a
+ * nothing new was needed. The memory of a peak returns to the system before a
  * long sleep, or when it was spare for a quarter of a second.
  */
 #include "test/spec/support.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What support.h declares, in its order. */
+/* Implements support.h, in its order. */
 #include "test/spec/support.h"
 
 #include <dirent.h>

@@ -93,7 +93,7 @@ void assert_no_leaks(void);
 /* The manual timer's own executor is `recorder`, in that mode. */
 #define ExecutorTest(suite, name, mode) \
 	TestBetween(recorder_open(mode), manual_close(), suite, name)
-/* What tasks of a worker use is static: they may run after the body. */
+/* The data of a worker's tasks is static: they may run after the body. */
 #define WorkerTest(suite, name) \
 	TestBetween(live_open(NULL), live_close(), suite, name)
 #define RunningTest(suite, name) \
@@ -308,7 +308,7 @@ int child_wait(pid_t child);
 /* child_fork and child_wait, which must be 0. */
 void in_child(void (*body)(void *arg), void *arg);
 
-/* What this binary does instead of running tests, when role_run executes it
+/* Run by this binary instead of tests, when role_run executes it
  * anew; a role that returns leaves by exit. */
 struct role {
 	const char *name;

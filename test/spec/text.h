@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the suites ask of text that the library or a module has written. Who
+/* Checks of text that the library or a module has written. Who
  * includes this defines _GNU_SOURCE. */
 #ifndef HWT_TEST_TEXT_H
 #define HWT_TEST_TEXT_H
@@ -27,7 +27,7 @@ text_end(FILE *file)
 	return text_written;
 }
 
-/* What the call writes to file, for the caller to free. */
+/* The text that the call writes to file, for the caller to free. */
 #define TEXT_OF(call)                      \
 	({                                 \
 		FILE *file = text_begin(); \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread that used a timer leaves behind when it ends. */
+/* The end of a thread that used a timer: nothing is left behind. */
 #include "test/spec/support.h"
 
 SUITE(thread_end);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads do to timers, and what tasks do: see storm.h. */
+/* The calls of threads and of tasks: see storm.h. */
 #include "storm.h"
 
 uint64_t
@@ -187,7 +187,7 @@ act_look(struct item *item)
 void
 actor_run(uint64_t *random)
 {
-	/* What this one does most. */
+	/* The most frequent call of this one. */
 	uint64_t role = random_below(random, 4);
 	bool more = true;
 

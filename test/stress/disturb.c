@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What disturbs a storm: see storm.h. */
+/* The disturbers of a storm: see storm.h. */
 #define _GNU_SOURCE
 #include "storm.h"
 

@@ -157,7 +157,7 @@ hwt_task storm_task;
 bool act_produce(uint64_t *random);
 void act_cancel(struct item *item, bool waits);
 void *actor_thread(void *salt);
-/* What each thread that lives as long as the round does until it ends. */
+/* The loop of each thread that lives as long as the round. */
 void actor_run(uint64_t *random);
 
 /* executors.c */

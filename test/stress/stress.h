@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the stress programs share.
+ * Shared by the stress programs.
  *
  * Each program is called as "program [scale [seed]]": scale in percent of the
  * default amount of work, seed of its random choices. A seed repeats the

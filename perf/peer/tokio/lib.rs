@@ -75,7 +75,7 @@ fn enter(subject: &Subject) {
 
 #[no_mangle]
 pub extern "C" fn subject_version() -> *const c_char {
-	/* What the rule that builds it knows. */
+	/* Known to the rule that builds it. */
 	concat!(
 		"tokio ",
 		env!("PEER_VERSION"),
