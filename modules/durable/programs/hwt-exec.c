@@ -41,8 +41,6 @@ static struct {
 	int stop; /* is readable when the grace is over */
 } executor = {.jobs = 1};
 
-struct program program = {.name = "hwt-exec", .usage = usage};
-
 static int
 payload_file(const struct hwt_durable_delivery *delivery)
 {
@@ -89,20 +87,16 @@ spawn(int input, char **environment, pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
-	sigset_t none, defaults;
+	sigset_t none;
 	int error;
 
 	(void)sigemptyset(&none);
-	(void)sigemptyset(&defaults);
-	(void)sigaddset(&defaults, SIGPIPE);
 	(void)posix_spawn_file_actions_init(&actions);
 	(void)posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
 	(void)posix_spawnattr_init(&attributes);
-	(void)posix_spawnattr_setflags(&attributes,
-	    POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-		POSIX_SPAWN_SETSIGDEF);
+	(void)posix_spawnattr_setflags(
+	    &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
 	(void)posix_spawnattr_setsigmask(&attributes, &none);
-	(void)posix_spawnattr_setsigdefault(&attributes, &defaults);
 	error = posix_spawnp(pid, executor.command[0], &actions, &attributes,
 	    executor.command, environment);
 	(void)posix_spawnattr_destroy(&attributes);
@@ -179,13 +173,10 @@ execute(void *ctx, const struct hwt_durable_delivery *delivery)
 		return HWT_DURABLE_RETRY;
 	outcome = run_command(delivery, input);
 	(void)close(input);
-	if (outcome != 0)
-		(void)fprintf(stderr, "hwt-exec: %s: attempt %u: %s\n",
-		    delivery->id, delivery->attempt, delivery->reason);
-	/* So that the dead letter has the reason. */
-	return outcome != 0 && delivery->attempt >= delivery->max_attempts
-	    ? HWT_DURABLE_FAIL
-	    : outcome;
+	return outcome == 0
+	    ? 0
+	    : program_failed(delivery->id, delivery->attempt,
+		  delivery->max_attempts, outcome, delivery->reason);
 }
 
 static void
@@ -205,23 +196,28 @@ parse_statuses(const char *list)
 		program_usage();
 }
 
+struct program program = {
+    .name = "hwt-exec",
+    .usage = usage,
+    .work.callback = execute,
+    .grace_ns = HWT_SEC(30),
+};
+
 int
 main(int argc, char **argv)
 {
-	static struct program_worker worker = {
-	    .options.callback = execute, .grace_ns = HWT_SEC(30)};
 	static const struct program_option own[] = {
-	    WORKER_OPTIONS(worker),
 	    {"jobs", .number = &executor.jobs, .least = 1, .most = JOBS_MAX},
 	    {"limit", .time = &executor.limit_ns},
 	    {"fail-status", .read = parse_statuses},
 	    {.name = NULL},
 	};
-	struct pollfd end = {.events = POLLIN};
+	const struct program_option *const options[] = {
+	    own, worker_options, client_options, NULL};
 	struct signalfd_siginfo ignored;
-	int error, first = program_parse(own, client_options, argc, argv);
+	int error, signals, first = program_parse(options, argc, argv);
 
-	if (worker.options.queue == NULL || first == argc)
+	if (program.work.queue == NULL || first == argc)
 		program_usage();
 	if (executor.limit_ns / HWT_MS(1) > INT_MAX)
 		program_fail(STATUS_USAGE, "--limit is at most 24 days");
@@ -230,18 +226,17 @@ main(int argc, char **argv)
 	(void)unsetenv("HWT_ID");
 	(void)unsetenv("HWT_ATTEMPT");
 	(void)unsetenv("HWT_DUE");
-	worker.options.threads = (uint32_t)executor.jobs;
-	worker.options.outstanding_max = executor.jobs;
+	program.work.threads = (uint32_t)executor.jobs;
+	program.work.outstanding_max = executor.jobs;
 	executor.stop = eventfd(0, EFD_CLOEXEC);
-	program_start(&worker);
-	end.fd = worker.signals;
-	while (read(worker.signals, &ignored, sizeof(ignored)) < 0)
-		(void)poll(&end, 1, -1);
-	error = hwt_durable_worker_stop(worker.worker, worker.grace_ns);
+	signals = program_start();
+	while (read(signals, &ignored, sizeof(ignored)) < 0)
+		;
+	error = hwt_durable_worker_stop(program.worker, program.grace_ns);
 	if (error != 0)
 		(void)eventfd_write(executor.stop, 1);
 	if (error != 0 &&
-	    hwt_durable_worker_stop(worker.worker, END_WITHIN) != 0)
+	    hwt_durable_worker_stop(program.worker, END_WITHIN) != 0)
 		return STATUS_SERVER;
-	return hwt_durable_close(worker.durable) == 0 ? 0 : STATUS_SERVER;
+	return hwt_durable_close(program.durable) == 0 ? 0 : STATUS_SERVER;
 }

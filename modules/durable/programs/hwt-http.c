@@ -2,9 +2,9 @@
 /*
  * hwt-http: a POST for each task. See man hwt-http (1).
  *
- * One thread of a worker copies tasks into a list and leaves them open; the
- * main thread makes the calls, with curl_multi, and finishes them. A task is
- * owned by whoever has taken it off the list.
+ * The worker's thread prepares calls and leaves their tasks open; the main
+ * thread makes them, with curl_multi, and finishes the tasks. A job belongs to
+ * the worker's thread until it is in http.arrived, and then to the main thread.
  *
  * One POST an attempt: each call has a connection of its own, since libcurl
  * sends again by itself if a connection that it kept turns out to be closed.
@@ -12,11 +12,11 @@
  * redirect; HTTP/2, where it does so after REFUSED_STREAM, is not used.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <curl/curl.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -39,8 +39,7 @@ static const char usage[] =
     "  --allow URL            a prefix of URLs that may be called\n"
     "  --calls N              at a time (64)\n"
     "  --limit TIME           of a call (30s)\n"
-    "  --secret-file FILE     its first line signs the calls\n"
-    "  --ca-file FILE         of those who certify servers\n" WORKER_USAGE
+    "  --secret-file FILE     its first line signs the calls\n" WORKER_USAGE
 	CLIENT_USAGE;
 
 /* A task, and its call. */
@@ -48,44 +47,36 @@ struct job {
 	struct job *next;
 	struct hwt_durable_token token;
 	uint32_t attempt, max_attempts;
-	uint64_t due_ms;
 	char id[ENCODED_SIZE(HWT_DURABLE_ID_MAX)];
 	CURL *curl;
-	char *url;
 	struct curl_slist *headers;
-	const char *body; /* in the payload */
-	size_t body_length;
+	bool no_memory; /* for its headers */
 	size_t answer_length; /* that was kept */
 	size_t answer_read;
 	char answer[ANSWER_KEPT + 1];
-	size_t payload_length;
 	char payload[]; /* and a NUL */
 };
 
 static struct {
 	size_t allowed_count;
 	char *allowed[ALLOWED_MAX]; /* as read_url gives them */
-	const char *ca_file;
 	char secret[SECRET_SIZE];
 	uint64_t calls, limit_ns;
 	CURLM *multi;
-	struct job *active;
+	struct job *active; /* of the main thread */
 	pthread_mutex_t lock;
-	struct job *first, **last; /* under the lock */
+	struct job *arrived; /* under the lock */
 } http = {
     .calls = 64,
     .limit_ns = HWT_SEC(30),
     .lock = PTHREAD_MUTEX_INITIALIZER,
-    .last = &http.first,
 };
-
-struct program program = {.name = "hwt-http", .usage = usage};
 
 /*
  * URLs.
  */
 
-/* SCHEME://HOST:PORT/PATH and a query, if there is one, without "." and ".." in
+/* scheme://host:PORT/PATH and a query, if there is one, without "." and ".." in
  * the path; NULL: it is none of http, or has a user or a fragment. The parser
  * is that of the call. curl_free. */
 static char *
@@ -94,7 +85,7 @@ read_url(const char *text)
 	static const CURLUPart refused[] = {
 	    CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_FRAGMENT};
 	CURLU *url = curl_url();
-	char *part = NULL, *whole = NULL;
+	char *part = NULL, *whole = NULL, *at;
 	size_t i;
 
 	if (url == NULL || curl_url_set(url, CURLUPART_URL, text, 0) != 0 ||
@@ -103,31 +94,29 @@ read_url(const char *text)
 	for (i = 0; i < sizeof(refused) / sizeof(*refused) && !part; i++)
 		(void)curl_url_get(url, refused[i], &part, 0);
 	curl_url_cleanup(url);
-	if (whole != NULL && part == NULL &&
-	    (strncmp(whole, "http://", 7) == 0 ||
-		strncmp(whole, "https://", 8) == 0))
-		return whole;
-	curl_free(part);
-	curl_free(whole);
-	return NULL;
+	if (whole == NULL || part != NULL ||
+	    (strncmp(whole, "http://", 7) != 0 &&
+		strncmp(whole, "https://", 8) != 0)) {
+		curl_free(part);
+		curl_free(whole);
+		return NULL;
+	}
+	for (at = strstr(whole, "://") + 3; *at != '/'; at++)
+		*at = (char)tolower((unsigned char)*at);
+	return whole;
 }
 
-static const char *
-path_of(const char *url)
-{
-	return strchr(strstr(url, "://") + 3, '/');
-}
-
-/* What a server could take for a dot, a slash or a backslash. */
+/* Its path has nothing that a server could take for a dot, a slash or a
+ * backslash. */
 static bool
-path_is_plain(const char *path)
+is_plain(const char *url)
 {
-	const char *end = path + strcspn(path, "?");
+	const char *end = url + strcspn(url, "?");
 
-	for (; path < end; path++) {
-		if (*path == '\\' || strncasecmp(path, "%2e", 3) == 0 ||
-		    strncasecmp(path, "%2f", 3) == 0 ||
-		    strncasecmp(path, "%5c", 3) == 0)
+	for (; url < end; url++) {
+		if (*url == '\\' || strncasecmp(url, "%2e", 3) == 0 ||
+		    strncasecmp(url, "%2f", 3) == 0 ||
+		    strncasecmp(url, "%5c", 3) == 0)
 			return false;
 	}
 	return true;
@@ -138,20 +127,17 @@ path_is_plain(const char *path)
 static bool
 is_allowed(const char *url)
 {
-	const char *path = path_of(url), *prefix;
-	size_t i, length, origin = (size_t)(path - url);
+	const char *prefix;
+	size_t i, length;
 
 	for (i = 0; i < http.allowed_count; i++) {
-		prefix = path_of(http.allowed[i]);
+		prefix = http.allowed[i];
 		length = strlen(prefix);
-		if ((size_t)(prefix - http.allowed[i]) != origin ||
-		    strncasecmp(url, http.allowed[i], origin) != 0 ||
-		    strncmp(path, prefix, length) != 0)
-			continue;
-		if (length == 1 ||
-		    (path_is_plain(path) &&
-			(prefix[length - 1] == '/' ||
-			    strchr("/?", path[length]) != NULL)))
+		if (strncmp(url, prefix, length) == 0 &&
+		    (prefix[length - 1] == '/' ||
+			strchr("/?", url[length]) != NULL) &&
+		    (is_plain(url) ||
+			strchr(strstr(prefix, "://") + 3, '/')[1] == '\0'))
 			return true;
 	}
 	return false;
@@ -213,136 +199,100 @@ header_is_right(const char *line)
 		if (strncasecmp(line, refused[i], strlen(refused[i])) == 0)
 			return false;
 	}
-	for (line += length; *line != '\0'; line++) {
-		if ((unsigned char)*line < ' ' && *line != '\t')
-			return false;
-	}
-	/* libcurl drops a header that ends with its colon. */
-	return line[-1] != ':';
+	line += length + 1;
+	/* libcurl drops a header without a value. */
+	if (line[strspn(line, " \t")] == '\0')
+		return false;
+	while ((unsigned char)*line >= ' ' || *line == '\t')
+		line++;
+	return *line == '\0';
 }
 
-/* False: no memory. */
-static bool __attribute__((format(printf, 2, 3)))
-add_header(struct job *job, const char *format, ...)
+static void
+add_header(struct job *job, const char *line)
 {
-	struct curl_slist *list;
-	va_list arguments;
-	char *line;
-	int length;
+	struct curl_slist *list = curl_slist_append(job->headers, line);
 
-	va_start(arguments, format);
-	length = vasprintf(&line, format, arguments);
-	va_end(arguments);
-	if (length < 0)
-		return false;
-	list = curl_slist_append(job->headers, line);
-	free(line);
+	job->no_memory |= list == NULL;
 	if (list != NULL)
 		job->headers = list;
-	return list != NULL;
-}
-
-/* NULL, or why it is no call that is allowed. */
-static const char *
-read_payload(struct job *job)
-{
-	char *line, *at = job->payload, *end = at + job->payload_length;
-
-	line = take_line(&at, end);
-	job->url = line != NULL ? read_url(line) : NULL;
-	if (job->url == NULL)
-		return "the payload does not begin with a URL of http or https";
-	if (!is_allowed(job->url))
-		return "the URL begins with none that is allowed";
-	while ((line = take_line(&at, end)) != NULL && *line != '\0') {
-		if (!header_is_right(line) || !add_header(job, "%s", line))
-			return "the payload has a header that is not allowed";
-	}
-	if (line == NULL && at < end)
-		return "the payload has a NUL in its headers";
-	job->body = at;
-	job->body_length = (size_t)(end - at);
-	return NULL;
 }
 
 /* Of Standard Webhooks: "v1," and the base64 of HMAC-SHA256 of
  * ID.TIME.BODY. */
-static bool
-add_signature(struct job *job, long long now)
+static void
+add_signature(
+    struct job *job, long long now, const char *body, size_t body_length)
 {
 	unsigned char mac[EVP_MAX_MD_SIZE], encoded[2 * EVP_MAX_MD_SIZE];
-	size_t room = sizeof(job->id) + 24 + job->body_length, head;
+	size_t head, room = sizeof(job->id) + 24 + body_length;
+	char line[sizeof(encoded) + 32], *text = malloc(room);
 	unsigned int mac_length = 0;
-	char *text = malloc(room);
 
+	job->no_memory |= text == NULL;
 	if (text == NULL)
-		return false;
+		return;
 	head = (size_t)snprintf(text, room, "%s.%lld.", job->id, now);
-	memcpy(text + head, job->body, job->body_length);
+	memcpy(text + head, body, body_length);
 	(void)HMAC(EVP_sha256(), http.secret, (int)strlen(http.secret),
-	    (const unsigned char *)text, head + job->body_length, mac,
-	    &mac_length);
+	    (const unsigned char *)text, head + body_length, mac, &mac_length);
 	free(text);
 	(void)EVP_EncodeBlock(encoded, mac, (int)mac_length);
-	return mac_length > 0 &&
-	    add_header(job, "Webhook-Signature: v1,%s", (char *)encoded);
+	(void)snprintf(line, sizeof(line), "Webhook-Signature: v1,%s", encoded);
+	add_header(job, line);
+}
+
+static void
+add_own_headers(struct job *job, const struct hwt_durable_delivery *delivery,
+    const char *body, size_t body_length)
+{
+	const long long now = time(NULL);
+	char text[sizeof(job->id) + 160], *line, *at = text;
+	int length = snprintf(text, sizeof(text),
+	    "Webhook-Id: %s\nWebhook-Timestamp: %lld\nHwt-Attempt: %u\n"
+	    "Hwt-Due: %llu\nExpect:",
+	    job->id, now, job->attempt,
+	    (unsigned long long)(delivery->due_unix_ns / HWT_MS(1)));
+
+	while ((line = take_line(&at, text + length)) != NULL)
+		add_header(job, line);
+	if (http.secret[0] != '\0')
+		add_signature(job, now, body, body_length);
+}
+
+/* NULL, or why it is no call that is allowed. */
+static const char *
+read_payload(struct job *job, const struct hwt_durable_delivery *delivery)
+{
+	char *at = job->payload, *end = at + delivery->payload_length;
+	char *line = take_line(&at, end);
+	char *url = line != NULL ? read_url(line) : NULL;
+	bool allowed = url != NULL && is_allowed(url);
+
+	if (url == NULL)
+		return "the payload does not begin with a URL of http or https";
+	curl_easy_setopt(job->curl, CURLOPT_URL, url);
+	curl_free(url);
+	if (!allowed)
+		return "the URL begins with none that is allowed";
+	while ((line = take_line(&at, end)) != NULL && *line != '\0') {
+		if (!header_is_right(line))
+			return "the payload has a header that is not allowed";
+		add_header(job, line);
+	}
+	if (line == NULL && at < end)
+		return "the payload has a NUL in its headers";
+	add_own_headers(job, delivery, at, (size_t)(end - at));
+	curl_easy_setopt(job->curl, CURLOPT_HTTPHEADER, job->headers);
+	curl_easy_setopt(job->curl, CURLOPT_POSTFIELDS, at);
+	curl_easy_setopt(
+	    job->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(end - at));
+	return NULL;
 }
 
 /*
  * Calls.
  */
-
-/* On the worker's thread. */
-static int
-receive(void *ctx, const struct hwt_durable_delivery *delivery)
-{
-	struct job *job =
-	    calloc(1, sizeof(*job) + delivery->payload_length + 1);
-
-	(void)ctx;
-	if (job == NULL)
-		return HWT_DURABLE_RETRY;
-	job->token = delivery->token;
-	job->attempt = delivery->attempt;
-	job->max_attempts = delivery->max_attempts;
-	job->due_ms = delivery->due_unix_ns / HWT_MS(1);
-	job->payload_length = delivery->payload_length;
-	if (delivery->payload_length > 0)
-		memcpy(
-		    job->payload, delivery->payload, delivery->payload_length);
-	encode(job->id, delivery->id, delivery->id_length);
-	(void)pthread_mutex_lock(&http.lock);
-	*http.last = job;
-	http.last = &job->next;
-	(void)pthread_mutex_unlock(&http.lock);
-	(void)curl_multi_wakeup(http.multi);
-	return HWT_DURABLE_LATER;
-}
-
-/* Ends the attempt, and frees the job. */
-static void
-job_end(struct job *job, int outcome, uint64_t delay_ns, const char *reason)
-{
-	struct job **link = &http.active;
-
-	if (outcome != 0)
-		(void)fprintf(stderr, "hwt-http: %s: attempt %u: %s\n", job->id,
-		    job->attempt, reason);
-	/* So that the dead letter has the reason. */
-	if (outcome == HWT_DURABLE_RETRY && job->attempt >= job->max_attempts)
-		outcome = HWT_DURABLE_FAIL;
-	(void)hwt_durable_finish(job->token, outcome, delay_ns, reason);
-	while (*link != job)
-		link = &(*link)->next;
-	*link = job->next;
-	if (job->curl != NULL) {
-		(void)curl_multi_remove_handle(http.multi, job->curl);
-		curl_easy_cleanup(job->curl);
-	}
-	curl_slist_free_all(job->headers);
-	curl_free(job->url);
-	free(job);
-}
 
 static size_t
 read_answer(char *bytes, size_t size, size_t count, void *ctx)
@@ -359,16 +309,9 @@ read_answer(char *bytes, size_t size, size_t count, void *ctx)
 }
 
 static void
-set_options(struct job *job)
+set_options(CURL *curl, struct job *job)
 {
-	CURL *curl = job->curl;
-
 	curl_easy_setopt(curl, CURLOPT_PRIVATE, job);
-	curl_easy_setopt(curl, CURLOPT_URL, job->url);
-	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, job->body);
-	curl_easy_setopt(
-	    curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->body_length);
-	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, job->headers);
 	curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);
 	curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L);
 	curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
@@ -380,35 +323,73 @@ set_options(struct job *job)
 	    curl, CURLOPT_TIMEOUT_MS, (long)(http.limit_ns / HWT_MS(1)));
 	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, read_answer);
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, job);
-	if (http.ca_file != NULL)
-		curl_easy_setopt(curl, CURLOPT_CAINFO, http.ca_file);
 }
 
 static void
-job_start(struct job *job)
+job_free(struct job *job)
 {
-	const char *wrong = read_payload(job);
-	long long now = time(NULL);
+	curl_easy_cleanup(job->curl);
+	curl_slist_free_all(job->headers);
+	free(job);
+}
 
-	job->next = http.active;
-	http.active = job;
+/* On the worker's thread. */
+static int
+receive(void *ctx, const struct hwt_durable_delivery *delivery)
+{
+	struct job *job =
+	    calloc(1, sizeof(*job) + delivery->payload_length + 1);
+	CURL *curl = job != NULL ? curl_easy_init() : NULL;
+	int outcome = HWT_DURABLE_FAIL;
+	const char *wrong;
+
+	(void)ctx;
+	if (curl == NULL) {
+		free(job);
+		return HWT_DURABLE_RETRY;
+	}
+	job->curl = curl;
+	job->token = delivery->token;
+	job->attempt = delivery->attempt;
+	job->max_attempts = delivery->max_attempts;
+	if (delivery->payload_length > 0)
+		memcpy(
+		    job->payload, delivery->payload, delivery->payload_length);
+	encode(job->id, delivery->id, delivery->id_length);
+	set_options(curl, job);
+	wrong = read_payload(job, delivery);
+	if (wrong == NULL && job->no_memory)
+		outcome = HWT_DURABLE_RETRY, wrong = "no memory";
 	if (wrong != NULL) {
-		job_end(job, HWT_DURABLE_FAIL, 0, wrong);
-		return;
+		(void)strcpy(delivery->reason, wrong);
+		outcome = program_failed(
+		    job->id, job->attempt, job->max_attempts, outcome, wrong);
+		job_free(job);
+		return outcome;
 	}
-	job->curl = curl_easy_init();
-	if (job->curl == NULL || !add_header(job, "Webhook-Id: %s", job->id) ||
-	    !add_header(job, "Webhook-Timestamp: %lld", now) ||
-	    !add_header(job, "Hwt-Attempt: %u", job->attempt) ||
-	    !add_header(
-		job, "Hwt-Due: %llu", (unsigned long long)job->due_ms) ||
-	    !add_header(job, "Expect:") ||
-	    (http.secret[0] != '\0' && !add_signature(job, now))) {
-		job_end(job, HWT_DURABLE_RETRY, HWT_NEVER, "no memory");
-		return;
-	}
-	set_options(job);
-	(void)curl_multi_add_handle(http.multi, job->curl);
+	(void)pthread_mutex_lock(&http.lock);
+	job->next = http.arrived;
+	http.arrived = job;
+	(void)pthread_mutex_unlock(&http.lock);
+	(void)curl_multi_wakeup(http.multi);
+	return HWT_DURABLE_LATER;
+}
+
+/* Ends the attempt of an active job, and frees that. */
+static void
+job_end(struct job *job, int outcome, uint64_t delay_ns, const char *reason)
+{
+	struct job **link = &http.active;
+
+	if (outcome != 0)
+		outcome = program_failed(
+		    job->id, job->attempt, job->max_attempts, outcome, reason);
+	(void)hwt_durable_finish(job->token, outcome, delay_ns, reason);
+	while (*link != job)
+		link = &(*link)->next;
+	*link = job->next;
+	(void)curl_multi_remove_handle(http.multi, job->curl);
+	job_free(job);
 }
 
 static void
@@ -417,13 +398,14 @@ start_jobs(void)
 	struct job *job, *next;
 
 	(void)pthread_mutex_lock(&http.lock);
-	job = http.first;
-	http.first = NULL;
-	http.last = &http.first;
+	job = http.arrived;
+	http.arrived = NULL;
 	(void)pthread_mutex_unlock(&http.lock);
 	for (; job != NULL; job = next) {
 		next = job->next;
-		job_start(job);
+		job->next = http.active;
+		http.active = job;
+		(void)curl_multi_add_handle(http.multi, job->curl);
 	}
 }
 
@@ -478,60 +460,61 @@ turn(int signals)
 		    message->easy_handle, CURLINFO_PRIVATE, (char **)&job);
 		job_answered(job, message->data.result);
 	}
-	return read(signals, &ignored, sizeof(ignored)) > 0;
+	return also.revents != 0 &&
+	    read(signals, &ignored, sizeof(ignored)) > 0;
 }
 
 /* Until a signal; then until all calls have ended, or are broken off. */
 static int
-serve(const struct program_worker *worker)
+serve(int signals)
 {
 	uint64_t end_ns;
 
-	while (!turn(worker->signals))
+	while (!turn(signals))
 		;
-	end_ns = clock_steady_ns() + worker->grace_ns;
-	while (hwt_durable_worker_stop(worker->worker, 0) != 0) {
+	end_ns = clock_steady_ns() + program.grace_ns;
+	while (hwt_durable_worker_stop(program.worker, 0) != 0) {
 		if (clock_steady_ns() >= end_ns + HWT_SEC(5))
 			return STATUS_SERVER;
 		while (clock_steady_ns() >= end_ns && http.active != NULL)
 			job_end(http.active, HWT_DURABLE_RETRY, HWT_NEVER,
 			    "broken off, since hwt-http ends");
-		(void)turn(worker->signals);
+		(void)turn(signals);
 	}
-	return 0;
+	return hwt_durable_close(program.durable) == 0 ? 0 : STATUS_SERVER;
 }
 
 static void
 read_key(const char *path)
 {
-	read_secret(path, http.secret, sizeof(http.secret));
+	read_first_line(path, http.secret, sizeof(http.secret));
 }
+
+struct program program = {
+    .name = "hwt-http",
+    .usage = usage,
+    .work.callback = receive,
+    .grace_ns = HWT_SEC(30),
+};
 
 int
 main(int argc, char **argv)
 {
-	static struct program_worker worker = {
-	    .options.callback = receive, .grace_ns = HWT_SEC(30)};
 	static const struct program_option own[] = {
-	    WORKER_OPTIONS(worker),
 	    {"allow", .read = add_allowed},
 	    {"calls", .number = &http.calls, .least = 1, .most = CALLS_MAX},
 	    {"limit", .time = &http.limit_ns},
 	    {"secret-file", .read = read_key},
-	    {"ca-file", .text = &http.ca_file},
 	    {.name = NULL},
 	};
-	int status;
+	const struct program_option *const options[] = {
+	    own, worker_options, client_options, NULL};
 
 	(void)curl_global_init(CURL_GLOBAL_ALL);
-	if (program_parse(own, client_options, argc, argv) != argc ||
-	    worker.options.queue == NULL || http.allowed_count == 0)
+	if (program_parse(options, argc, argv) != argc ||
+	    program.work.queue == NULL || http.allowed_count == 0)
 		program_usage();
 	http.multi = curl_multi_init();
-	worker.options.outstanding_max = http.calls;
-	program_start(&worker);
-	status = serve(&worker);
-	if (status == 0)
-		(void)hwt_durable_close(worker.durable);
-	return status;
+	program.work.outstanding_max = http.calls;
+	return serve(program_start());
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "modules/durable/programs/program.h"
@@ -32,8 +31,6 @@ static const char usage[] =
     "WHEN is 2026-11-28T14:00:00Z, or @ and seconds of Unix time.\n";
 
 struct program program = {.name = "hwtctl", .usage = usage};
-static struct hwt_durable *durable;
-static const char *added = ""; /* the id, which an error names */
 
 /* Options, by what their values are. Each is a word of the server's command,
  * and is for those of hwtctl's commands. */
@@ -46,11 +43,11 @@ enum value {
 };
 
 enum {
+	ID,
 	IN,
 	AT,
 	PAUSE,
 	RESUME,
-	ID,
 	GIVEN = 13
 };
 
@@ -58,13 +55,12 @@ static struct {
 	const char *name, *commands, *word;
 	enum value value;
 	const char *text; /* NULL: it is not given */
-	char number[2][24];
 } given[GIVEN] = {
+    [ID] = {"id", "add", NULL, VALUE_NONE},
     [IN] = {"in", "add reschedule", "IN", VALUE_TIME},
     [AT] = {"at", "add reschedule", "DUE", VALUE_WHEN},
     [PAUSE] = {"pause", "queue", "PAUSE", VALUE_NONE},
     [RESUME] = {"resume", "queue", "RESUME", VALUE_NONE},
-    [ID] = {"id", "add", NULL, VALUE_WORD},
     {"attempts", "add", "ATTEMPTS", VALUE_WORD},
     {"retry", "add", "RETRY", VALUE_TIMES},
     {"expires", "add", "EXPIRES", VALUE_TIME},
@@ -93,46 +89,56 @@ parse_when(const char **text)
 	return 1000 * (uint64_t)seconds;
 }
 
+static void
+add_number(struct words *words, uint64_t number)
+{
+	static char texts[8][24]; /* no command has more */
+	static size_t count;
+
+	(void)sprintf(texts[count], "%llu", (unsigned long long)number);
+	words_add(words, texts[count++]);
+}
+
+static void
+add_option(struct words *words, enum value value, const char *text)
+{
+	const char *rest = text;
+
+	if (value == VALUE_NONE)
+		return;
+	if (value == VALUE_WORD) {
+		words_add(words, text);
+		return;
+	}
+	if (value == VALUE_TIMES) {
+		add_number(words, parse_time(&rest) / HWT_MS(1));
+		if (*rest++ != ':')
+			program_fail(STATUS_USAGE,
+			    "'%s' is not FIRST:MOST, as 1s:10m", text);
+	}
+	add_number(words,
+	    value == VALUE_WHEN ? parse_when(&rest)
+				: parse_time(&rest) / HWT_MS(1));
+	if (*rest != '\0')
+		program_fail(STATUS_USAGE, "'%s' is not a time", text);
+}
+
 /* All that were given, each by its word and its value. */
 static void
 add_options(struct words *words, const char *command)
 {
-	const char *rest;
-	uint64_t ms;
-	int i, part;
+	int i;
 
-	if ((given[IN].text != NULL && given[AT].text != NULL) ||
-	    (given[PAUSE].text != NULL && given[RESUME].text != NULL))
+	if (given[PAUSE].text != NULL && given[RESUME].text != NULL)
 		program_usage();
 	for (i = 0; i < GIVEN; i++) {
-		rest = given[i].text;
-		if (rest == NULL)
+		if (given[i].text == NULL)
 			continue;
 		if (strstr(given[i].commands, command) == NULL)
 			program_usage();
-		if (given[i].word == NULL)
-			continue;
-		words_add(words, given[i].word);
-		if (given[i].value == VALUE_WORD)
-			words_add(words, rest);
-		for (part = 0; given[i].value > VALUE_WORD; part++) {
-			ms = given[i].value == VALUE_WHEN
-			    ? parse_when(&rest)
-			    : parse_time(&rest) / HWT_MS(1);
-			(void)snprintf(given[i].number[part],
-			    sizeof(given[i].number[part]), "%llu",
-			    (unsigned long long)ms);
-			words_add(words, given[i].number[part]);
-			if (part == (given[i].value == VALUE_TIMES))
-				break;
-			if (*rest++ != ':')
-				program_fail(STATUS_USAGE,
-				    "'%s' is not FIRST:MOST, as 1s:10m",
-				    given[i].text);
-		}
-		if (given[i].value > VALUE_WORD && *rest != '\0')
-			program_fail(
-			    STATUS_USAGE, "'%s' is not a time", given[i].text);
+		if (given[i].word != NULL)
+			words_add(words, given[i].word);
+		add_option(words, given[i].value, given[i].text);
 	}
 }
 
@@ -140,9 +146,10 @@ add_options(struct words *words, const char *command)
 static redisReply *
 call(const char *queue, const struct words *words)
 {
+	const char *id = given[ID].text != NULL ? given[ID].text : "";
 	redisReply *reply = NULL;
-	int error =
-	    durable_call(durable, queue, words->word, words->count, &reply);
+	int error = durable_call(
+	    program.durable, queue, words->word, words->count, &reply);
 
 	if (error == 0)
 		return reply;
@@ -150,7 +157,7 @@ call(const char *queue, const struct words *words)
 		    (reply != NULL && strncmp(reply->str, "ARG", 3) == 0)
 		? STATUS_USAGE
 		: STATUS_SERVER,
-	    "%s%s%s", added, added[0] != '\0' ? ": " : "",
+	    "%s%s%s", id, id[0] != '\0' ? ": " : "",
 	    reply != NULL ? reply->str : error_text(error));
 }
 
@@ -239,45 +246,35 @@ read_input(size_t *length)
 	return bytes;
 }
 
-static const char *
-random_id(void)
-{
-	static char id[33];
-	unsigned char bytes[16];
-	size_t i;
-
-	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-		abort();
-	for (i = 0; i < sizeof(bytes); i++)
-		(void)sprintf(id + 2 * i, "%02x", bytes[i]);
-	return id;
-}
-
 static int
 run_add(struct words *words, int argc, char **argv)
 {
 	const char *payload = argc > 1 ? argv[1] : "";
 	size_t length = strlen(payload);
+	static char id[40];
 	char *input = NULL;
 	redisReply *reply;
 	long long state;
 
 	if (strcmp(payload, "-") == 0)
 		payload = input = read_input(&length);
-	added = given[ID].text != NULL ? given[ID].text : random_id();
+	if (given[ID].text == NULL) {
+		read_first_line("/proc/sys/kernel/random/uuid", id, sizeof(id));
+		given[ID].text = id;
+	}
 	if (given[IN].text == NULL && given[AT].text == NULL) {
 		words_add(words, "IN");
 		words_add(words, "0");
 	}
 	words_add(words, "TASKS");
-	words_add(words, added);
+	words_add(words, given[ID].text);
 	words_add_bytes(words, payload, length);
 	reply = call(argv[0], words);
 	expect(reply->elements == 1);
 	state = reply->element[0]->integer;
 	freeReplyObject(reply);
 	free(input);
-	printf("%s\n", added);
+	printf("%s\n", given[ID].text);
 	if (state != 0)
 		(void)fprintf(stderr,
 		    "hwtctl: nothing has changed: it is there, and %s\n",
@@ -285,19 +282,26 @@ run_add(struct words *words, int argc, char **argv)
 	return state >= HWT_DURABLE_DEAD ? STATUS_NO : 0;
 }
 
-/* A command that says 1 or 0 of each id. */
-static int
-run_on_ids(struct words *words, int argc, char **argv)
+static redisReply *
+call_with(struct words *words, int argc, char **argv)
 {
-	redisReply *reply;
-	int i, status = 0;
+	int i;
 
 	for (i = 1; i < argc; i++)
 		words_add(words, argv[i]);
-	reply = call(argv[0], words);
-	expect(reply->elements == (size_t)argc - 1);
-	for (i = 1; i < argc; i++) {
-		if (reply->element[i - 1]->integer == 1)
+	return call(argv[0], words);
+}
+
+/* A command that says 1 or 0 of each id, which are the last words. */
+static int
+run_on_ids(struct words *words, int argc, char **argv)
+{
+	redisReply *reply = call_with(words, argc, argv);
+	int i, status = 0, first = argc - (int)reply->elements;
+
+	expect(first > 0);
+	for (i = first; i < argc; i++) {
+		if (reply->element[i - first]->integer == 1)
 			continue;
 		(void)fprintf(stderr, "hwtctl: ");
 		print_bytes(stderr, argv[i], strlen(argv[i]));
@@ -310,21 +314,10 @@ run_on_ids(struct words *words, int argc, char **argv)
 }
 
 static int
-run_reschedule(struct words *words, int argc, char **argv)
-{
-	if (given[IN].text == NULL && given[AT].text == NULL)
-		program_usage();
-	return run_on_ids(words, argc, argv);
-}
-
-static int
 run_show(struct words *words, int argc, char **argv)
 {
-	redisReply *reply;
+	redisReply *reply = call_with(words, argc, argv);
 
-	if (argc > 1)
-		words_add(words, argv[1]);
-	reply = call(argv[0], words);
 	if (reply->type != REDIS_REPLY_ARRAY)
 		program_fail(
 		    STATUS_NO, "there is no such task, or it is forgotten");
@@ -334,18 +327,18 @@ run_show(struct words *words, int argc, char **argv)
 /* Id, time, attempts, and the reason of a dead letter. Tasks that change their
  * state meanwhile may be missed, or come twice. */
 static int
-print_list(struct words *words, const char *queue, const char *state)
+run_list(struct words *words, int argc, char **argv)
 {
 	char cursor[CURSOR_SIZE] = "0";
 	redisReply *reply;
 	size_t i, j;
 
-	words_add(words, state);
+	words_add(words, argc > 1 ? argv[1] : "dead");
 	words_add(words, cursor);
 	words_add(words, PAGE);
 	do {
 		words->word[2].length = strlen(cursor);
-		reply = call(queue, words);
+		reply = call(argv[0], words);
 		expect(reply->elements == 2 && reply->element[0]->str != NULL);
 		for (i = 0; i < reply->element[1]->elements; i++) {
 			const redisReply *task = reply->element[1]->element[i];
@@ -365,29 +358,6 @@ print_list(struct words *words, const char *queue, const char *state)
 }
 
 static int
-run_list(struct words *words, int argc, char **argv)
-{
-	(void)argc;
-	return print_list(words, argv[0], argv[1]);
-}
-
-static int
-run_dead(struct words *words, int argc, char **argv)
-{
-	if (argc == 1) {
-		words->count = 0;
-		words_add(words, "HWT.LIST");
-		return print_list(words, argv[0], "dead");
-	}
-	if (argc == 2 ||
-	    (strcmp(argv[1], "replay") != 0 && strcmp(argv[1], "drop") != 0))
-		program_usage();
-	words_add(words, argv[1]);
-	argv[1] = argv[0];
-	return run_on_ids(words, argc - 1, argv + 1);
-}
-
-static int
 run_stat(struct words *words, int argc, char **argv)
 {
 	queue_name *names;
@@ -395,9 +365,9 @@ run_stat(struct words *words, int argc, char **argv)
 	redisReply *stat;
 	int error, width = 24;
 
-	if (argc > 0)
-		return print_pairs(call(argv[0], words));
-	error = read_queues(durable, &names, &count);
+	(void)argc;
+	(void)argv;
+	error = read_queues(program.durable, &names, &count);
 	if (error != 0)
 		program_fail(STATUS_SERVER, "%s", error_text(error));
 	for (i = 0; i < count; i++) {
@@ -418,7 +388,7 @@ run_stat(struct words *words, int argc, char **argv)
 	return 0;
 }
 
-/* The least and most of words that follow it. */
+/* The least and most of words that follow a name. */
 static const struct command {
 	const char *name, *word;
 	int least, most;
@@ -426,46 +396,52 @@ static const struct command {
 } commands[] = {
     {"add", "HWT.ADD", 1, 2, run_add},
     {"cancel", "HWT.CANCEL", 2, 1 + HWT_DURABLE_BATCH_MAX, run_on_ids},
-    {"reschedule", "HWT.RESCHEDULE", 2, 1 + HWT_DURABLE_BATCH_MAX,
-	run_reschedule},
+    {"reschedule", "HWT.RESCHEDULE", 2, 1 + HWT_DURABLE_BATCH_MAX, run_on_ids},
     {"show", "HWT.GET", 2, 2, run_show},
     {"list", "HWT.LIST", 2, 2, run_list},
-    {"dead", "HWT.DEAD", 1, 2 + HWT_DURABLE_BATCH_MAX, run_dead},
+    {"dead", "HWT.LIST", 1, 1, run_list},
+    {"dead", "HWT.DEAD", 3, 2 + HWT_DURABLE_BATCH_MAX, run_on_ids},
     {"queue", "HWT.QUEUE", 1, 1, run_show},
-    {"stat", "HWT.STAT", 0, 1, run_stat},
+    {"stat", "HWT.STAT", 0, 0, run_stat},
+    {"stat", "HWT.STAT", 1, 1, run_show},
 };
+
+static const struct command *
+find_command(int argc, char **argv)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		if (argc > commands[i].least && argc <= commands[i].most + 1 &&
+		    strcmp(argv[0], commands[i].name) == 0)
+			return &commands[i];
+	}
+	program_usage();
+}
 
 int
 main(int argc, char **argv)
 {
-	const struct command *command = commands;
-	struct words words = {.count = 0};
 	struct program_option own[GIVEN + 1] = {{.name = NULL}};
+	const struct program_option *const options[] = {
+	    own, client_options, NULL};
+	const struct command *command;
+	struct words words = {.count = 0};
 	int i, status, first;
 
 	for (i = 0; i < GIVEN; i++) {
 		own[i].name = given[i].name;
-		if (given[i].value == VALUE_NONE)
-			own[i].flag = &given[i].text;
-		else
-			own[i].text = &given[i].text;
+		own[i].text = &given[i].text;
+		own[i].flag = i == PAUSE || i == RESUME;
 	}
-	first = program_parse(own, client_options, argc, argv);
-	if (first == argc)
-		program_usage();
-	while (strcmp(argv[first], command->name) != 0) {
-		if (++command ==
-		    commands + sizeof(commands) / sizeof(*commands))
-			program_usage();
-	}
-	argc -= first + 1, argv += first + 1;
-	if (argc < command->least || argc > command->most)
-		program_usage();
+	first = program_parse(options, argc, argv);
+	argc -= first, argv += first;
+	command = find_command(argc, argv);
 	words_add(&words, command->word);
 	add_options(&words, command->name);
-	durable = program_open();
-	status = command->run(&words, argc, argv);
-	(void)hwt_durable_close(durable);
+	program.durable = program_open();
+	status = command->run(&words, argc - 1, argv + 1);
+	(void)hwt_durable_close(program.durable);
 	if (fflush(stdout) != 0)
 		program_fail(
 		    STATUS_SERVER, "standard output: %s", strerror(errno));

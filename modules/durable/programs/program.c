@@ -49,6 +49,13 @@ const struct program_option client_options[] = {
     {.name = NULL},
 };
 
+const struct program_option worker_options[] = {
+    {"queue", .text = &program.work.queue},
+    {"visibility", .time = &program.work.visibility_ns},
+    {"grace", .time = &program.grace_ns},
+    {.name = NULL},
+};
+
 /* Digits; *end is what follows. */
 static uint64_t
 read_number(const char *text, char **end)
@@ -91,9 +98,7 @@ set_option(const struct program_option *option, const char *text)
 	if (option->read != NULL)
 		option->read(text);
 	if (option->text != NULL)
-		*option->text = text;
-	if (option->flag != NULL)
-		*option->flag = "";
+		*option->text = option->flag ? "" : text;
 	if (option->time != NULL) {
 		*option->time = parse_time(&rest);
 		if (*rest != '\0')
@@ -110,62 +115,47 @@ set_option(const struct program_option *option, const char *text)
 		    (unsigned long long)option->most);
 }
 
-static void
-print_version(const char *text)
-{
-	(void)text;
-	printf("%s %s\n", program.name, hwt_version());
-	exit(0);
-}
-
-static void
-print_help(const char *text)
-{
-	(void)text;
-	(void)fputs(program.usage, stdout);
-	exit(0);
-}
-
 int
-program_parse(const struct program_option *own,
-    const struct program_option *shared, int argc, char **argv)
+program_parse(const struct program_option *const *tables, int argc, char **argv)
 {
-	static const struct program_option always[] = {
-	    {"version", .read = print_version}, {"help", .read = print_help},
-	    {.name = NULL}};
-	const struct program_option *tables[] = {own, shared, always};
 	const struct program_option *all[OPTIONS_MAX], *option;
-	struct option known[OPTIONS_MAX + 1] = {{.name = NULL}};
-	int i, letter, at, count = 0;
+	struct option known[OPTIONS_MAX + 1] = {
+	    {"version", no_argument, NULL, 'v'},
+	    {"help", no_argument, NULL, 'h'}};
+	int letter, at, count = 2;
 
-	for (i = 0; i < 3; i++) {
-		for (option = tables[i]; option->name; option++) {
+	for (; *tables != NULL; tables++) {
+		for (option = *tables; option->name != NULL; option++) {
 			all[count] = option;
 			known[count++] = (struct option){option->name,
-			    i < 2 && option->flag == NULL ? required_argument
-							  : no_argument,
+			    option->flag ? no_argument : required_argument,
 			    NULL, 'o'};
 		}
 	}
-	while ((letter = getopt_long(argc, argv, "", known, &at)) != -1) {
-		if (letter != 'o')
-			program_usage();
+	while ((letter = getopt_long(argc, argv, "", known, &at)) == 'o')
 		set_option(all[at], optarg);
-	}
-	return optind;
+	if (letter == -1)
+		return optind;
+	if (letter == '?')
+		program_usage();
+	if (letter == 'v')
+		printf("%s %s\n", program.name, hwt_version());
+	else
+		(void)fputs(program.usage, stdout);
+	exit(0);
 }
 
 void
-read_secret(const char *path, char *secret, size_t size)
+read_first_line(const char *path, char *line, size_t size)
 {
 	FILE *file = fopen(path, "re");
 
-	if (file == NULL || fgets(secret, (int)size, file) == NULL ||
-	    strcspn(secret, "\r\n") == 0 || strlen(secret) == size - 1)
+	if (file == NULL || fgets(line, (int)size, file) == NULL ||
+	    strcspn(line, "\r\n") == 0 || strlen(line) == size - 1)
 		program_fail(STATUS_USAGE,
 		    "%s: want a first line of 1 to %zu bytes", path, size - 2);
 	(void)fclose(file);
-	secret[strcspn(secret, "\r\n")] = '\0';
+	line[strcspn(line, "\r\n")] = '\0';
 }
 
 /*
@@ -262,22 +252,20 @@ struct names {
 	char cursor[CURSOR_SIZE];
 	struct durable_word words[3]; /* of the command */
 	queue_name *name;
-	size_t count, room;
+	size_t count;
 };
 
 /* The queue of a key, {SPACE:QUEUE}. False: it is of another space, or none. */
 static bool
 read_key(const redisReply *key, const char *space, queue_name *name)
 {
-	size_t before = strlen(space) + 2, length = key->len - before - 1;
+	queue_name found;
+	int end = 0;
 
-	if (key->len < before + 2 || length >= sizeof(*name) ||
-	    key->str[0] != '{' || memcmp(key->str + 1, space, before - 2) ||
-	    key->str[before - 1] != ':' || key->str[key->len - 1] != '}')
-		return false;
-	memcpy(*name, key->str + before, length);
-	(*name)[length] = '\0';
-	return strlen(*name) == length && queue_is_valid(*name);
+	return key->str != NULL &&
+	    sscanf(key->str, "{%64[^:]:%64[^}]}%n", found, *name, &end) == 2 &&
+	    (size_t)end == key->len && strcmp(found, space) == 0 &&
+	    queue_is_valid(*name);
 }
 
 static int
@@ -293,16 +281,14 @@ keep_names(void *ctx, const redisReply *reply)
 	    reply->element[0]->len >= sizeof(names->cursor))
 		return -EPROTO;
 	keys = reply->element[1];
-	if (names->count + keys->elements > names->room) {
-		names->room = 2 * (names->count + keys->elements);
-		more = realloc(names->name, names->room * sizeof(*more));
-		if (more == NULL)
-			return -ENOMEM;
-		names->name = more;
-	}
+	more = realloc(
+	    names->name, (names->count + keys->elements + 1) * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	names->name = more;
 	for (i = 0; i < keys->elements; i++)
 		names->count += read_key(
-		    keys->element[i], names->space, &names->name[names->count]);
+		    keys->element[i], names->space, &more[names->count]);
 	names->words[1].length = reply->element[0]->len;
 	(void)strcpy(names->cursor, reply->element[0]->str);
 	return strcmp(names->cursor, "0") != 0;
@@ -320,22 +306,20 @@ read_queues(struct hwt_durable *durable, queue_name **found, size_t *count)
 	struct names names = {.space = durable_space(durable),
 	    .cursor = "0",
 	    .words = {{"HWT.QUEUES", 10}, {names.cursor, 1}, {PAGE, 3}}};
-	size_t i, kept = 0;
+	queue_name *name;
+	size_t i;
 	int error =
 	    durable_call_each(durable, names.words, 3, keep_names, &names);
 
+	*found = name = names.name;
+	*count = 0;
 	if (names.count > 0)
-		qsort(
-		    names.name, names.count, sizeof(queue_name), compare_names);
+		qsort(name, names.count, sizeof(*name), compare_names);
 	/* A scan may tell of one twice. */
 	for (i = 0; i < names.count; i++) {
-		if (kept == 0 ||
-		    strcmp(names.name[kept - 1], names.name[i]) != 0)
-			memmove(names.name[kept++], names.name[i],
-			    sizeof(queue_name));
+		if (i == 0 || strcmp(name[*count - 1], name[i]) != 0)
+			memmove(name[(*count)++], name[i], sizeof(*name));
 	}
-	*found = names.name;
-	*count = kept;
 	return error;
 }
 
@@ -343,24 +327,35 @@ read_queues(struct hwt_durable *durable, queue_name **found, size_t *count)
  * Workers.
  */
 
-void
-program_start(struct program_worker *worker)
+int
+program_start(void)
 {
 	sigset_t set;
-	int error;
+	int error, signals;
 
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGTERM);
 	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGPIPE);
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
-	(void)signal(SIGPIPE, SIG_IGN);
-	worker->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (worker->signals < 0)
+	(void)sigdelset(&set, SIGPIPE);
+	signals = signalfd(-1, &set, SFD_CLOEXEC);
+	if (signals < 0)
 		program_fail(STATUS_SERVER, "signalfd: %s", strerror(errno));
-	worker->durable = program_open();
+	program.durable = program_open();
 	error = hwt_durable_worker_start(
-	    &worker->worker, worker->durable, &worker->options);
+	    &program.worker, program.durable, &program.work);
 	if (error != 0)
 		program_fail(error == -EINVAL ? STATUS_USAGE : STATUS_SERVER,
 		    "%s", error_text(error));
+	return signals;
+}
+
+int
+program_failed(const char *id, uint32_t attempt, uint32_t max_attempts,
+    int outcome, const char *reason)
+{
+	(void)fprintf(stderr, "%s: %s: attempt %u: %s\n", program.name, id,
+	    attempt, reason);
+	return attempt >= max_attempts ? HWT_DURABLE_FAIL : outcome;
 }

@@ -18,10 +18,14 @@ enum {
 	STATUS_SERVER = 3 /* the server was not reached, or refused */
 };
 
-/* Each program has one. */
+/* Each program has one; those that have no worker leave the rest of it. */
 struct program {
 	const char *name, *usage;
 	struct hwt_durable_options connect;
+	struct hwt_durable_worker_options work;
+	uint64_t grace_ns;
+	struct hwt_durable *durable;
+	struct hwt_durable_worker *worker;
 };
 extern struct program program;
 
@@ -31,19 +35,20 @@ void program_fail(int status, const char *format, ...)
 void program_usage(void) __attribute__((noreturn));
 
 /*
- * Options. All programs have --version and --help; clients also have
- * client_options.
+ * Options. All programs have --version and --help, too.
  */
 struct program_option {
 	const char *name;
-	/* Where its value goes: a text, or "" of a flag; ns; a number; or a
-	 * function that reads it. One is not NULL. */
-	const char **text, **flag;
+	/* Where its value goes: a text; ns; a number; or a function that reads
+	 * it. One is not NULL. */
+	const char **text;
 	uint64_t *time, *number;
 	void (*read)(const char *text);
 	uint64_t least, most; /* of a number */
+	bool flag; /* has no value; the text becomes "" */
 };
 
+/* Of hwtctl, hwt-exec and hwt-http; then a name that is NULL. */
 extern const struct program_option client_options[];
 #define CLIENT_USAGE                                                        \
 	"  --server SERVER        HOST:PORT (127.0.0.1:7379), unix:PATH,\n" \
@@ -53,16 +58,22 @@ extern const struct program_option client_options[];
 	"  --timeout TIME         of a call (5s)\n"                         \
 	"A TIME is a number and ms, s, m, h or d.\n"
 
-/* Two tables, each up to a name that is NULL. Returns the index of the first
- * word that is no option. */
-int program_parse(const struct program_option *own,
-    const struct program_option *shared, int argc, char **argv);
+/* Of hwt-exec and hwt-http. */
+extern const struct program_option worker_options[];
+#define WORKER_USAGE                                                     \
+	"  --visibility TIME      of a lease, which is extended (30s)\n" \
+	"  --grace TIME           at SIGTERM, for what runs (30s)\n"
+
+/* Tables, the last one NULL, each up to a name that is NULL. Returns the index
+ * of the first word that is no option. */
+int program_parse(
+    const struct program_option *const *tables, int argc, char **argv);
 
 /* In ns; text moves on behind it. */
 uint64_t parse_time(const char **text);
 
-/* The first line of a file: up to size - 1 bytes, and not empty. */
-void read_secret(const char *path, char *secret, size_t size);
+/* The first line of a file: up to size - 2 bytes, and not empty. */
+void read_first_line(const char *path, char *line, size_t size);
 
 struct hwt_durable *program_open(void);
 
@@ -96,25 +107,14 @@ int read_queues(struct hwt_durable *durable, queue_name **names, size_t *count);
 /*
  * hwt-exec and hwt-http.
  */
-struct program_worker {
-	struct hwt_durable_worker_options options;
-	uint64_t grace_ns;
-	struct hwt_durable *durable;
-	struct hwt_durable_worker *worker;
-	/* SIGTERM and SIGINT are blocked, and read from it without blocking. */
-	int signals;
-};
 
-#define WORKER_OPTIONS(worker)                                       \
-	{"queue", .text = &(worker).options.queue},                  \
-	    {"visibility", .time = &(worker).options.visibility_ns}, \
-	{                                                            \
-		"grace", .time = &(worker).grace_ns                  \
-	}
-#define WORKER_USAGE                                                     \
-	"  --visibility TIME      of a lease, which is extended (30s)\n" \
-	"  --grace TIME           at SIGTERM, for what runs (30s)\n"
+/* Starts the worker. SIGPIPE, SIGTERM and SIGINT are blocked; returns a
+ * signalfd of the last two. */
+int program_start(void);
 
-void program_start(struct program_worker *worker);
+/* Says why an attempt has not succeeded. Returns its outcome: a failure instead
+ * of the last retry, so that the dead letter has the reason. */
+int program_failed(const char *id, uint32_t attempt, uint32_t max_attempts,
+    int outcome, const char *reason);
 
 #endif

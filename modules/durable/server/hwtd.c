@@ -111,7 +111,6 @@ listen_tcp(const char *name)
 static void
 parse(int argc, char **argv)
 {
-	static const struct program_option none[] = {{.name = NULL}};
 	static const struct program_option own[] = {
 	    {"data", .text = &given.data},
 	    {"listen", .read = add_listen},
@@ -123,13 +122,14 @@ parse(int argc, char **argv)
 		.most = PAYLOAD_MOST},
 	    {.name = NULL},
 	};
+	const struct program_option *const options[] = {own, NULL};
 
-	if (program_parse(own, none, argc, argv) != argc ||
+	if (program_parse(options, argc, argv) != argc ||
 	    (given.data != NULL) == (given.redis != NULL) ||
 	    (given.redis != NULL && given.listen_count > 0))
 		program_usage();
 	if (program.connect.password_file != NULL)
-		read_secret(program.connect.password_file, given.password,
+		read_first_line(program.connect.password_file, given.password,
 		    sizeof(given.password));
 }
 
