@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "modules/durable/server/http.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -29,10 +30,10 @@ __asm__(".pushsection .rodata\n"
 	"page_end: .popsection");
 extern const char page_begin[], page_end[];
 
-struct http {
+static struct {
 	struct http_options options;
 	struct MHD_Daemon *daemon;
-};
+} http;
 
 static void
 answer_page(struct http_request *request)
@@ -62,7 +63,6 @@ void
 request_fail(struct http_request *request, unsigned status, const char *text)
 {
 	request->status = status;
-	request->type = "application/json";
 	(void)fseek(request->out, 0, SEEK_SET);
 	write_error(request->out, text);
 }
@@ -96,37 +96,33 @@ check_parameter(
 	return MHD_NO;
 }
 
-static const char *
-header(const struct http_request *request, const char *name)
-{
-	const char *value = MHD_lookup_connection_value(
-	    request->connection, MHD_HEADER_KIND, name);
-
-	return value != NULL ? value : "";
-}
-
 /* An address, or localhost, with any port: it may be that of a tunnel. Any
  * other name could be made to lead here by those who own it. */
 static bool
 names_an_address(const char *host)
 {
-	size_t name = strcspn(host, ":");
+	char name[INET6_ADDRSTRLEN] = "";
+	unsigned char address[16];
+	bool six = host[0] == '[';
+	int end = 0;
 
-	return host[0] == '[' ||
-	    (host[0] != '\0' && strspn(host, "0123456789.:") == strlen(host)) ||
-	    (name == 9 && strncasecmp(host, "localhost", 9) == 0 &&
-		strspn(host + 9, ":0123456789") == strlen(host + 9));
+	(void)sscanf(host, six ? "[%45[^]]]%n" : "%45[^:]%n", name, &end);
+	return host[end + strspn(host + end, ":0123456789")] == '\0' &&
+	    (inet_pton(six ? AF_INET6 : AF_INET, name, address) == 1 ||
+		(!six && strcasecmp(name, "localhost") == 0));
 }
 
 /* False: it was answered. */
 static bool
-is_admitted(struct http_request *request, const struct http *http)
+is_admitted(struct http_request *request)
 {
+	const char *host = MHD_lookup_connection_value(
+	    request->connection, MHD_HEADER_KIND, "Host");
 	char *user, *given = NULL;
 	bool right;
 
-	if (http->options.password[0] == '\0') {
-		if (names_an_address(header(request, "Host")))
+	if (http.options.password[0] == '\0') {
+		if (host != NULL && names_an_address(host))
 			return true;
 		request_fail(request, MHD_HTTP_FORBIDDEN,
 		    "without a password, Host is an address or localhost");
@@ -135,7 +131,7 @@ is_admitted(struct http_request *request, const struct http *http)
 	user =
 	    MHD_basic_auth_get_username_password(request->connection, &given);
 	right = given != NULL &&
-	    secret_is(http->options.password, given, strlen(given));
+	    secret_is(http.options.password, given, strlen(given));
 	free(user);
 	free(given);
 	if (!right)
@@ -144,28 +140,30 @@ is_admitted(struct http_request *request, const struct http *http)
 	return right;
 }
 
-/* False: no percent-encoded text of 1 to 64 bytes. */
-static bool
-read_id(struct http_request *request, const char *text)
+/* Decodes the bytes of a path up to a slash, and moves on behind them. Returns
+ * how many there are; 0: none, more than most, or a % without two digits. */
+static size_t
+read_part(const char **path, char *to, size_t most)
 {
+	const char *at = *path;
 	char hex[3] = "";
+	size_t length;
 
-	for (request->id_length = 0; *text != '\0'; text++) {
-		if (request->id_length == sizeof(request->id))
-			return false;
-		request->id[request->id_length] = *text;
-		if (*text == '%') {
-			if (!isxdigit((unsigned char)text[1]) ||
-			    !isxdigit((unsigned char)text[2]))
-				return false;
-			memcpy(hex, text + 1, 2);
-			request->id[request->id_length] =
-			    (char)strtoul(hex, NULL, 16);
-			text += 2;
-		}
-		request->id_length++;
+	for (length = 0; *at != '\0' && *at != '/'; length++) {
+		if (length == most)
+			return 0;
+		to[length] = *at++;
+		if (to[length] != '%')
+			continue;
+		if (!isxdigit((unsigned char)at[0]) ||
+		    !isxdigit((unsigned char)at[1]))
+			return 0;
+		memcpy(hex, at, 2);
+		to[length] = (char)strtoul(hex, NULL, 16);
+		at += 2;
 	}
-	return request->id_length > 0;
+	*path = at;
+	return length;
 }
 
 /* Whether it is that of a route; reads its queue and its id. */
@@ -176,18 +174,20 @@ path_matches(
 	size_t length;
 
 	for (; *pattern != '\0'; pattern++) {
-		if (*pattern == '#')
-			return read_id(request, path);
 		if (*pattern == 'Q') {
-			length = strcspn(path, "/");
-			if (length >= sizeof(request->queue))
-				return false;
-			memcpy(request->queue, path, length);
+			length = read_part(
+			    &path, request->queue, HWT_DURABLE_QUEUE_MAX);
 			request->queue[length] = '\0';
-			path += length;
-		} else if (*path++ != *pattern) {
-			return false;
+			if (strlen(request->queue) != length)
+				return false;
+		} else if (*pattern == '#') {
+			length = request->id_length =
+			    read_part(&path, request->id, sizeof(request->id));
+		} else {
+			length = *path++ == *pattern;
 		}
+		if (length == 0)
+			return false;
 	}
 	return *path == '\0';
 }
@@ -255,7 +255,7 @@ request_respond(struct http_request *request)
 static void
 request_keep(struct http_request *request, const char *bytes, size_t length)
 {
-	size_t most = request->options->payload_max + 1;
+	size_t most = http.options.payload_max + 1;
 
 	if (request->body == NULL)
 		request->body = malloc(most);
@@ -268,22 +268,15 @@ request_keep(struct http_request *request, const char *bytes, size_t length)
 
 /* Its head is here. False: it was answered. */
 static bool
-request_begin(struct http_request *request, const struct http *http,
-    const char *path, const char *method)
+request_begin(
+    struct http_request *request, const char *path, const char *method)
 {
-	if (!is_admitted(request, http))
+	if (!is_admitted(request))
 		return false;
 	find_route(request, path, method);
 	if (request->route != NULL)
 		(void)MHD_get_connection_values(request->connection,
 		    MHD_GET_ARGUMENT_KIND, check_parameter, request);
-	if (request->route != NULL &&
-	    strtoull(header(request, "Content-Length"), NULL, 10) >
-		http->options.payload_max) {
-		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
-		    "ARG the payload is too long");
-		request->route = NULL;
-	}
 	return request->route != NULL;
 }
 
@@ -292,37 +285,38 @@ take_request(void *ctx, struct MHD_Connection *connection, const char *path,
     const char *method, const char *version, const char *bytes, size_t *length,
     void **slot)
 {
-	struct http *http = ctx;
 	struct http_request *request = *slot;
 
+	(void)ctx;
 	(void)version;
-	if (request != NULL && *length > 0) {
+	if (request == NULL) {
+		request = calloc(1, sizeof(*request));
+		if (request == NULL)
+			return MHD_NO;
+		*slot = request;
+		request->options = &http.options;
+		request->connection = connection;
+		request->status = MHD_HTTP_OK;
+		request->type = "application/json";
+		request->out =
+		    open_memstream(&request->text, &request->text_length);
+		if (request->out == NULL)
+			return MHD_NO;
+		return request_begin(request, path, method)
+		    ? MHD_YES
+		    : request_respond(request);
+	}
+	if (*length > 0) {
 		request_keep(request, bytes, *length);
 		*length = 0;
 		return MHD_YES;
 	}
-	if (request != NULL) {
-		if (request->body_length > http->options.payload_max)
-			request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
-			    "ARG the payload is too long");
-		else
-			request->route->answer(request);
-		return request_respond(request);
-	}
-	request = calloc(1, sizeof(*request));
-	if (request == NULL)
-		return MHD_NO;
-	*slot = request;
-	request->options = &http->options;
-	request->connection = connection;
-	request->status = MHD_HTTP_OK;
-	request->type = "application/json";
-	request->out = open_memstream(&request->text, &request->text_length);
-	if (request->out == NULL)
-		return MHD_NO;
-	return request_begin(request, http, path, method)
-	    ? MHD_YES
-	    : request_respond(request);
+	if (request->body_length > http.options.payload_max)
+		request_fail(request, MHD_HTTP_CONTENT_TOO_LARGE,
+		    "ARG the payload is too long");
+	else
+		request->route->answer(request);
+	return request_respond(request);
 }
 
 static void
@@ -366,37 +360,25 @@ is_local(int fd)
 	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
-struct http *
-http_start(const struct http_options *options, const char **why)
+const char *
+http_start(const struct http_options *options)
 {
-	struct http *http = calloc(1, sizeof(*http));
-
-	*why = "no memory or no thread";
-	if (http == NULL)
-		return NULL;
-	http->options = *options;
+	http.options = *options;
 	if (options->password[0] == '\0' && !is_local(options->fd))
-		*why = "an address that others reach needs --password-file";
-	else
-		http->daemon = MHD_start_daemon(
-		    MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL,
-		    NULL, take_request, http, MHD_OPTION_LISTEN_SOCKET,
-		    options->fd, MHD_OPTION_THREAD_POOL_SIZE, THREADS,
-		    MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
-		    MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
-		    MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MAX,
-		    MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
-		    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
-		    MHD_OPTION_END);
-	if (http->daemon != NULL)
-		return http;
-	free(http);
-	return NULL;
+		return "an address that others reach needs --password-file";
+	http.daemon = MHD_start_daemon(
+	    MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL, NULL,
+	    take_request, NULL, MHD_OPTION_LISTEN_SOCKET, options->fd,
+	    MHD_OPTION_THREAD_POOL_SIZE, THREADS, MHD_OPTION_CONNECTION_LIMIT,
+	    CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MAX,
+	    MHD_OPTION_NOTIFY_COMPLETED, request_end, NULL,
+	    MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
+	return http.daemon != NULL ? NULL : "no memory or no thread";
 }
 
 void
-http_stop(struct http *http)
+http_stop(void)
 {
-	MHD_stop_daemon(http->daemon);
-	free(http);
+	MHD_stop_daemon(http.daemon);
 }

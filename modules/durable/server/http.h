@@ -20,8 +20,6 @@
 
 #include "modules/durable/hwt_durable.h"
 
-struct http;
-
 struct http_options {
 	struct hwt_durable *durable;
 	int fd; /* a socket that listens */
@@ -29,9 +27,9 @@ struct http_options {
 	size_t payload_max;
 };
 
-/* NULL, with why. */
-struct http *http_start(const struct http_options *options, const char **why);
-void http_stop(struct http *http);
+/* One of a process. NULL, or why it has not started. */
+const char *http_start(const struct http_options *options);
+void http_stop(void);
 
 /* A request, for the functions that answer it. They write to out, and may set
  * the status, which is 200. */

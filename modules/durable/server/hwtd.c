@@ -186,8 +186,7 @@ main(int argc, char **argv)
 	struct server *server = NULL;
 	struct schedules *schedules;
 	struct hwt_durable *durable;
-	struct http *http = NULL;
-	const char *why = "";
+	const char *why;
 	pthread_t thread;
 	sigset_t signals;
 	int number, http_fd = -1;
@@ -211,8 +210,8 @@ main(int argc, char **argv)
 		const struct http_options options = {
 		    durable, http_fd, given.password, given.payload_max};
 
-		http = http_start(&options, &why);
-		if (http == NULL)
+		why = http_start(&options);
+		if (why != NULL)
 			program_fail(1, "--http: %s", why);
 	}
 	if (schedules_start(&schedules, durable) != 0)
@@ -220,8 +219,8 @@ main(int argc, char **argv)
 	printf("hwtd: ready\n");
 	(void)fflush(stdout);
 	(void)sigwait(&signals, &number);
-	if (http != NULL)
-		http_stop(http);
+	if (given.http != NULL)
+		http_stop();
 	if (schedules_stop(schedules))
 		(void)hwt_durable_close(durable);
 	if (server == NULL)

@@ -163,6 +163,8 @@ class Paths:
                 ('PUT', MAIL + 'b' * 65 + '?in=1', 404),
                 ('PUT', '/queues/' + 'q' * 65 + '/tasks/b?in=1', 404),
                 ('PUT', '/queues/a%20b/tasks/b?in=1', 404),
+                ('PUT', '/queues/mail%00/tasks/b?in=1', 404),
+                ('PUT', MAIL + 'b/b?in=1', 404),
                 ('PUT', '/queues//tasks/b?in=1', 404),
                 ('PUT', '/queues/mail/task/b?in=1', 404),
                 ('PUT', '/queues/mail/dead/a', 404),
@@ -302,13 +304,16 @@ class Paths:
                              ('127.0.0.1', 200), ('127.0.0.1:99', 200),
                              ('evil.example', 403), ('127.0.0.1.nip.io', 403),
                              ('localhost:80@evil.example', 403), ('', 403),
-                             ('localhost.evil.example', 403), ('[::1]:9', 200)):
+                             ('localhost.evil.example', 403), ('[::1]:9', 200),
+                             ('127.1', 403), ('2130706433', 403),
+                             ('[evil.example]', 403)):
             with self.subTest(host=host):
                 answer = self.ask('GET', '/queues', Host=host)
                 self.assertEqual(answer.status, status)
                 answer = self.ask('PUT', MAIL + 'a?in=0', 'x', Host=host)
                 self.assertEqual(answer.status >= 400, status >= 400)
         self.assertEqual(self.ask('GET', '/', Host='evil.example').status, 403)
+
 
 class InServer(Paths, unittest.TestCase):
     def serve(self, *more):
