@@ -6,9 +6,8 @@
  * set; removing it merges them back.
  *
  * TREE. For the least of the numbers, a segment has words behind its buckets:
- * word n / 4 for the greatest hint of bucket n and the three beside it, and word
- * i for the greater of the words 2 i and 2 i + 1. So word 1 is that of the whole
- * segment.
+ * word n / 4 is the greatest hint of bucket n and the three beside it, and word
+ * i the greater of the words 2 i and 2 i + 1. So word 1 is the greatest of all.
  *
  * SCAN. Sorted by their hashes with the bits reversed, the entries of a bucket
  * are neighbours: the low bits that they share become a prefix. A cursor is a
