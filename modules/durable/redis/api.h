@@ -32,7 +32,6 @@ typedef struct RedisModuleIO file;
 typedef struct RedisModuleDigest digest;
 typedef struct RedisModuleBlockedClient blocked_client;
 typedef struct RedisModuleCallReply call_reply;
-typedef struct RedisModuleInfoCtx info_context;
 typedef uint64_t timer_id;
 
 typedef int command_function(context *ctx, string **argv, int argc);
@@ -116,7 +115,7 @@ typedef void event_function(
 		void *))                                                      \
 	F(unblock, UnblockClient, int, (blocked_client *, void *))            \
 	F(signal_ready, SignalKeyAsReady, void, (context *, string *))        \
-	F(ready_key, GetBlockedClientReadyKey, string *, (context *))         \
+	F(avoid_traffic, AvoidReplicaTraffic, int, (void))                    \
 	F(create_timer, CreateTimer, timer_id,                                \
 	    (context *, long long, void (*)(context *, void *), void *))      \
 	F(stop_timer, StopTimer, int, (context *, timer_id, void **))         \
@@ -126,12 +125,7 @@ typedef void event_function(
 	F(digest_end, DigestEndSequence, void, (digest *))                    \
 	F(save_bytes, SaveStringBuffer, void, (file *, const char *, size_t)) \
 	F(load_bytes, LoadStringBuffer, char *, (file *, size_t *))           \
-	F(emit, EmitAOF, void, (file *, const char *, const char *, ...))     \
-	F(register_info, RegisterInfoFunc, int,                               \
-	    (context *, void (*)(info_context *, int)))                       \
-	F(info_section, InfoAddSection, int, (info_context *, const char *))  \
-	F(info_number, InfoAddFieldULongLong, int,                            \
-	    (info_context *, const char *, unsigned long long))
+	F(emit, EmitAOF, void, (file *, const char *, const char *, ...))
 
 struct api {
 #define API_MEMBER(here, there, result, parameters) result(*here) parameters;

@@ -3,13 +3,21 @@
  * Clients that wait in a take.
  *
  * Each name on which somebody waits has an entry, with a timer for the moment
- * at which its machine may have something. The timer, and each command that
- * changes the machine, tells the server that the key is ready; the server then
- * calls the take of each client again. So nothing runs while nobody waits.
+ * at which its machine may have something; the timer advances the machine. It,
+ * and each command that may change the machine, tells the server that the key
+ * is ready if a take would find a task; the server then calls the take of each
+ * client again. So nothing runs while nobody waits.
+ *
+ * REPLICATING. Redis 7.0 hands on what such a call has replicated only if that
+ * ends the wait, and aborts at the next key that is ready otherwise; it calls
+ * for keys that it has made itself, too, as by COPY. So a take runs again only
+ * if it is certain to find a task; the timer does all else, as to begin the
+ * epoch. Nor may anything be replicated while clients are paused, as they are
+ * during a failover.
  *
  * The server's timers and its limits of blocking go by the wall clock. In case
- * that was set, cron looks at all entries ten times a second, by the monotonic
- * clock.
+ * that was set, and after a pause, cron looks at all entries ten times a
+ * second, by the monotonic clock.
  */
 #include <string.h>
 
@@ -42,57 +50,30 @@ waiting_key(const struct node *node, size_t *length)
 }
 
 static struct table table = {.key = waiting_key};
-static unsigned long long client_count;
 
-unsigned long long
-blocked_clients(void)
-{
-	return client_count;
-}
-
-/* Returns a block that the caller frees. */
-static char *
-place_of(context *ctx, string *name, size_t *length)
+/* The entry of a name; if there is none, a new one or NULL. */
+static struct waiting *
+waiting_get(context *ctx, string *name, bool make)
 {
 	int db = api.selected_db(ctx);
-	const char *bytes = api.string_bytes(name, length);
-	char *place = api.alloc(sizeof(db) + *length);
-
-	memcpy(place, &db, sizeof(db));
-	memcpy(place + sizeof(db), bytes, *length);
-	*length += sizeof(db);
-	return place;
-}
-
-static struct waiting *
-waiting_find(context *ctx, string *name)
-{
-	struct waiting *waiting;
 	size_t length;
-	char *place;
+	const char *bytes = api.string_bytes(name, &length);
+	struct waiting *made, *found;
 
-	if (table.count == 0)
+	if (table.count == 0 && !make)
 		return NULL;
-	place = place_of(ctx, name, &length);
-	waiting = (void *)table_find(&table, place, length);
-	api.free(place);
-	return waiting;
-}
-
-static struct waiting *
-waiting_create(context *ctx, string *name)
-{
-	struct waiting *waiting;
-	size_t length;
-	char *place = place_of(ctx, name, &length);
-
-	waiting = api.calloc(1, sizeof(*waiting) + length);
-	waiting->length = length;
-	memcpy(waiting->place, place, length);
-	api.free(place);
-	list_init(&waiting->clients);
-	table_insert(&table, &waiting->node);
-	return waiting;
+	made = api.calloc(1, sizeof(*made) + sizeof(db) + length);
+	made->length = sizeof(db) + length;
+	memcpy(made->place, &db, sizeof(db));
+	memcpy(made->place + sizeof(db), bytes, length);
+	found = (void *)table_find(&table, made->place, made->length);
+	if (found == NULL && make) {
+		list_init(&made->clients);
+		table_insert(&table, &made->node);
+		return made;
+	}
+	api.free(made);
+	return found;
 }
 
 static void
@@ -124,29 +105,39 @@ waiting_select(context *ctx, const struct waiting *waiting)
 }
 
 static void
+waiting_look(context *ctx, const struct waiting *waiting)
+{
+	string *name = waiting_select(ctx, waiting);
+
+	if (!api.avoid_traffic())
+		queue_advance(ctx, name);
+	api.free_string(ctx, name);
+}
+
+static void
 timer_fired(context *ctx, void *data)
 {
 	struct waiting *waiting = data;
-	string *name = waiting_select(ctx, waiting);
 
 	waiting->timer_ns = 0;
-	api.signal_ready(ctx, name);
-	api.free_string(ctx, name);
+	waiting_look(ctx, waiting);
 }
 
 void
 blocked_look(context *ctx, string *name, struct queue *queue)
 {
-	struct waiting *waiting = waiting_find(ctx, name);
-	uint64_t wait_ms, at_ns;
+	struct waiting *waiting = waiting_get(ctx, name, false);
+	uint64_t wait_ms = 0, at_ns;
 
 	if (waiting == NULL)
 		return;
-	wait_ms = machine_wait_ms(queue->machine, clock_time(&queue->clock));
-	if (wait_ms == 0) {
+	if (queue_has_task(queue)) {
 		api.signal_ready(ctx, name);
 		return;
 	}
+	if (queue->mastership == mastership)
+		wait_ms =
+		    machine_wait_ms(queue->machine, clock_time(&queue->clock));
 	if (wait_ms == TIME_NEVER) {
 		timer_disarm(ctx, waiting);
 		return;
@@ -173,7 +164,6 @@ blocked_ended(context *ctx, void *data)
 	if (list_is_empty(&waiting->clients))
 		waiting_destroy(ctx, waiting);
 	api.free(blocked);
-	client_count--;
 }
 
 static int
@@ -188,11 +178,9 @@ void
 blocked_add(
     context *ctx, string *name, uint64_t block_ms, command_function *again)
 {
-	struct waiting *waiting = waiting_find(ctx, name);
+	struct waiting *waiting = waiting_get(ctx, name, true);
 	struct blocked *blocked = api.calloc(1, sizeof(*blocked));
 
-	if (waiting == NULL)
-		waiting = waiting_create(ctx, name);
 	*blocked = (struct blocked){
 	    .waiting = waiting,
 	    .until_ns = block_ms == 0
@@ -200,7 +188,6 @@ blocked_add(
 		: clock_steady_ns() + block_ms * CLOCK_MS_NS,
 	};
 	list_insert(&waiting->clients, &blocked->link);
-	client_count++;
 	blocked->client = api.block_on_keys(ctx, again, timed_out,
 	    blocked_ended, (long long)block_ms, &name, 1, blocked);
 }
@@ -227,13 +214,9 @@ static void
 look_at(struct node *node, void *ctx)
 {
 	struct waiting *waiting = (void *)node;
-	string *name = waiting_select(ctx, waiting);
-	struct queue *queue = queue_find(ctx, name);
 
-	if (queue != NULL && queue->mastership == mastership)
-		blocked_look(ctx, name, queue);
+	waiting_look(ctx, waiting);
 	end_overdue(waiting, clock_steady_ns());
-	api.free_string(ctx, name);
 }
 
 void

@@ -34,7 +34,6 @@ uint64_t mastership;
 static uint64_t masterships; /* so many there were */
 static size_t payload_max = PAYLOAD_DEFAULT;
 static uint64_t block_ms; /* of the take that ran last */
-static bool replicated; /* something, by the command that ran last */
 
 static void
 answer_number(void *ctx, char mark, uint64_t number)
@@ -107,24 +106,24 @@ words_of(string **argv, int argc)
 	return words;
 }
 
-/* The first command of a queue that this server runs as its master. */
-static void
-queue_begin(context *ctx, string *name, struct queue *queue)
+/* True: it is the first command of the queue that this server runs as its
+ * master. */
+static bool
+queue_begin(struct queue *queue)
 {
+	if (queue->mastership == mastership)
+		return false;
 	queue->mastership = mastership;
 	clock_begin(&queue->clock, queue->machine);
 	machine_new_epoch(queue->machine);
-	if (name != NULL)
-		(void)api.replicate(
-		    ctx, "HWT.X", "sccc", name, "0", "0", "EPOCH");
+	return true;
 }
 
-/* Keeps a queue that was made for this command. */
-static void
-queue_keep(context *ctx, key *opened, string *name, struct queue *queue)
+bool
+queue_has_task(struct queue *queue)
 {
-	(void)api.set_value(opened, queue_type, queue);
-	(void)api.replicate(ctx, "HWT.X", "sccc", name, "0", "0", "EPOCH");
+	return queue->mastership == mastership &&
+	    machine_has_task(queue->machine, clock_time(&queue->clock));
 }
 
 static const char *
@@ -132,8 +131,7 @@ refusal(const struct command *command, const struct queue *queue)
 {
 	if (command->writes && mastership == 0)
 		return "READONLY this server is a replica";
-	if (!command->adds ||
-	    (queue != NULL && queue->machine->settings.memory_level))
+	if (!command->adds || (queue != NULL && queue->machine->memory_level))
 		return NULL;
 	return level_error();
 }
@@ -154,30 +152,28 @@ run_on(context *ctx, key *opened, const struct command *command,
 	    .payload_max = payload_max,
 	    .final = !may_block,
 	};
-	uint64_t revision;
+	bool begins = command->writes && queue_begin(queue);
+	uint64_t revision = queue->machine->revision;
+	bool changed;
 
-	if (command->writes) {
-		replicated = queue->mastership != mastership && !made;
-		if (queue->mastership != mastership)
-			queue_begin(ctx, made ? NULL : argv[1], queue);
+	if (command->writes)
 		call.time = clock_time(&queue->clock);
-	} else {
+	else
 		call.time.now_ms = clock_read_ns(CLOCK_REALTIME) / CLOCK_MS_NS;
-	}
-	revision = queue->machine->revision;
 	command_run(command, &call);
-	if (queue->machine->revision != revision) {
-		replicated = true;
-		if (made)
-			queue_keep(ctx, opened, argv[1], queue);
+	changed = queue->machine->revision != revision;
+	if (changed && made)
+		(void)api.set_value(opened, queue_type, queue);
+	if (begins && (changed || !made))
+		(void)api.replicate(
+		    ctx, "HWT.X", "sccc", argv[1], "0", "0", "EPOCH");
+	if (changed)
 		(void)api.replicate(ctx, "HWT.X", "sllsv", argv[1],
 		    (long long)call.time.now_ms, (long long)call.time.steady_ms,
 		    argv[0], argv + 2, (size_t)argc - 2);
-	} else if (made) {
+	if (made && !changed)
 		queue_destroy(queue);
-		queue = NULL;
-	}
-	if (command->writes && queue != NULL)
+	else if (command->writes)
 		blocked_look(ctx, argv[1], queue);
 	block_ms = call.block_ms;
 	return call.blocked;
@@ -217,15 +213,28 @@ run_command(context *ctx, string **argv, int argc, bool may_block)
 	return blocked ? API_ERR : API_OK;
 }
 
+void
+queue_advance(context *ctx, string *name)
+{
+	string *argv[] = {api.create_string(ctx, "HWT.QUEUE", 9), name};
+
+	if (mastership != 0 && queue_find(ctx, name) != NULL)
+		(void)run_command(ctx, argv, 2, false);
+	api.free_string(ctx, argv[0]);
+}
+
+/* Nothing may be replicated here unless the take ends: see blocked.c. */
 static int
 run_again(context *ctx, string **argv, int argc)
 {
-	if (run_command(ctx, argv, argc, true) == API_OK)
-		return API_OK;
-	/* The server hands on what a call here has replicated only if it ends
-	 * the wait, and aborts otherwise. So a take that has only advanced the
-	 * queue, or begun an epoch, is answered nil before its time. */
-	return replicated ? api.reply_null(ctx) : API_ERR;
+	struct queue *queue = queue_find(ctx, argv[1]);
+
+	if (api.avoid_traffic())
+		return API_ERR;
+	if (queue == NULL || queue_has_task(queue))
+		return run_command(ctx, argv, argc, true);
+	blocked_look(ctx, argv[1], queue);
+	return API_ERR;
 }
 
 static int
@@ -346,17 +355,6 @@ cron(context *ctx, struct event event, uint64_t sub_event, void *data)
 	blocked_cron(ctx);
 }
 
-static void
-info(info_context *ctx, int for_crash_report)
-{
-	(void)for_crash_report;
-	if (api.info_section(ctx, "queues") != API_OK)
-		return;
-	(void)api.info_number(ctx, "blocked_takes", blocked_clients());
-	(void)api.info_number(ctx, "level_is_kept", level_error() == NULL);
-	(void)api.info_number(ctx, "format", MACHINE_VERSION);
-}
-
 static int
 create_commands(context *ctx)
 {
@@ -434,8 +432,7 @@ RedisModule_OnLoad(context *ctx, string **argv, int argc)
 		mastership = ++masterships;
 	if (api.subscribe(ctx, (struct event){EVENT_ROLE, 1}, role_changed) !=
 		API_OK ||
-	    api.subscribe(ctx, (struct event){EVENT_CRON, 1}, cron) != API_OK ||
-	    level_start(ctx) != API_OK)
+	    api.subscribe(ctx, (struct event){EVENT_CRON, 1}, cron) != API_OK)
 		return API_ERR;
-	return api.register_info(ctx, info);
+	return level_start(ctx);
 }

@@ -22,6 +22,10 @@ extern uint64_t mastership;
 
 /* module.c: the queue under a name, or NULL; also if it is of another type. */
 struct queue *queue_find(context *ctx, string *name);
+/* True: each take of a client would find something now. */
+bool queue_has_task(struct queue *queue);
+/* A command that does no more than to advance the queue, if there is one. */
+void queue_advance(context *ctx, string *name);
 
 /* type.c */
 struct queue *queue_create(void);
@@ -35,11 +39,10 @@ bool type_restore(struct queue *queue, string **argv, int argc);
 /* Blocks the client until a take of it finds something. */
 void blocked_add(
     context *ctx, string *name, uint64_t block_ms, command_function *again);
-/* The machine under this name has changed, or was looked at: lets those know
- * who wait for it, or arms a timer. */
+/* If somebody waits for it: lets the server run the takes, if there is a task
+ * for them, or arms a timer. */
 void blocked_look(context *ctx, string *name, struct queue *queue);
 void blocked_cron(context *ctx);
-unsigned long long blocked_clients(void);
 
 /* level.c */
 /* NULL: the server keeps what it acknowledges; or the error for an add. */

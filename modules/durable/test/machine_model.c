@@ -121,7 +121,7 @@ struct task {
 static struct model {
 	struct task task[TASKS];
 	uint64_t counters[COUNTERS];
-	struct machine_settings limits;
+	struct machine_limits limits;
 	struct machine_time time;
 	uint64_t fence, serial, order, tokens, tokens_ms;
 	bool paused, memory_level;
@@ -199,8 +199,7 @@ model_again(struct task *task, uint64_t delay_ms, const char *reason)
 }
 
 enum place {
-	WAITING,
-	ENDED,
+	WHEEL,
 	LEASES,
 	FIFO
 };
@@ -209,7 +208,7 @@ static bool
 model_in(const struct task *task, enum place place)
 {
 	static const enum place places[STATES] = {
-	    -1, WAITING, FIFO, LEASES, ENDED, -1, ENDED};
+	    -1, WHEEL, FIFO, LEASES, WHEEL, -1, WHEEL};
 
 	return places[task->state] == place;
 }
@@ -266,8 +265,19 @@ model_advance(struct machine_time time)
 	if (time.steady_ms > model.time.steady_ms)
 		model.time.steady_ms = time.steady_ms;
 	work = model_turn(LEASES, model.time.steady_ms, ADVANCE_WORK);
-	work = model_turn(WAITING, model.time.now_ms, work);
-	(void)model_turn(ENDED, model.time.now_ms, work);
+	(void)model_turn(WHEEL, model.time.now_ms, work);
+}
+
+/* True: it has expired, and dies. */
+static bool
+model_expires(struct task *task)
+{
+	if (task->policy.expires_ms == 0 ||
+	    model.time.now_ms <= task->due_ms + task->policy.expires_ms)
+		return false;
+	model.counters[COUNT_EXPIRED]++;
+	model_die(task, "expired");
+	return true;
 }
 
 /*
@@ -555,13 +565,8 @@ model_take(const struct take_choice *take, struct answer *expected)
 		if (model.limits.rate != 0 &&
 		    model_tokens() < 1000 * (begun + 1))
 			break;
-		if (task->policy.expires_ms != 0 &&
-		    model.time.now_ms >
-			task->due_ms + task->policy.expires_ms) {
-			model.counters[COUNT_EXPIRED]++;
-			model_die(task, "expired");
+		if (model_expires(task))
 			continue;
-		}
 		model_begin(task, take);
 		bytes += strlen(task->payload);
 		taken[count++] = task;
@@ -770,6 +775,12 @@ random_limit(uint64_t most)
 static void
 op_queue(struct words *words, struct answer *expected)
 {
+	size_t work = ADVANCE_WORK;
+	struct task *task;
+
+	while (work-- > 0 && (task = model_first(FIFO, UINT64_MAX)) != NULL &&
+	    model_expires(task))
+		;
 	model.tokens = model_tokens();
 	model.tokens_ms = model.time.steady_ms;
 	if (one_in(3)) {
@@ -983,15 +994,18 @@ save_and_load(const struct machine *from)
 	return made;
 }
 
-static size_t records_left = SIZE_MAX; /* for which there is memory */
+static size_t allocations = SIZE_MAX; /* that succeed, from now on */
 
-/* An add allocates nothing larger than a record but records. */
 static void *
 scarce_allocate(size_t bytes)
 {
-	if (bytes > sizeof(struct record) && records_left-- == 0)
-		return NULL;
-	return malloc(bytes);
+	return allocations > 0 ? allocations--, malloc(bytes) : NULL;
+}
+
+static void *
+scarce_zeroed(size_t count, size_t bytes)
+{
+	return allocations > 0 ? allocations--, calloc(count, bytes) : NULL;
 }
 
 static void
@@ -1009,14 +1023,15 @@ run(struct machine *on, const struct command *command,
 	    .final = true,
 	};
 	uint64_t revision = on->revision;
+	bool has_task = machine_has_task(on, time);
 
 	answer->length = 0;
 	command_run(command, &call);
-	/* A take that changed nothing would be tried again at once, for ever.
-	 */
-	if (answer->text[0] == '_' && on->revision == revision &&
-	    command == command_find("TAKE", 4))
-		CHECK(machine_wait_ms(on, on->time) > 0);
+	if (answer->text[0] != '_' || command != command_find("TAKE", 4))
+		return;
+	CHECK(!has_task);
+	/* One that changed nothing would be tried again at once, for ever. */
+	CHECK(on->revision != revision || machine_wait_ms(on, on->time) > 0);
 }
 
 static void
@@ -1107,9 +1122,8 @@ step_time(void)
 static bool
 is_advanced(const struct machine *of)
 {
-	return table_least(&of->waiting) > of->time.now_ms &&
-	    table_least(&of->ended) > of->time.now_ms &&
-	    table_least(&of->leases) > of->time.steady_ms;
+	return of->wheel.next > of->time.now_ms &&
+	    of->leases.next > of->time.steady_ms;
 }
 
 /* Words that are no command of the kind. */
@@ -1132,9 +1146,10 @@ step_garbage(void)
 		return;
 	revision = machine->revision;
 	digest = machine_digest(machine);
-	while (words.count < 8 && !one_in(6))
+	do
 		word(&words, junk[random_below(sizeof(junk) / sizeof(*junk))]);
-	if (words.count > 0 && command->writes)
+	while (words.count < 8 && !one_in(6));
+	if (command->writes)
 		words.at[words.count - 1].length = 0;
 	run(machine, command, &words, now, &answer);
 	CHECK(answer.length > 0);
@@ -1170,9 +1185,8 @@ step(void)
 		run(replica, command, &words, now, &ignored);
 	CHECK(machine_digest(machine) == machine_digest(replica));
 	compare_stats();
-	CHECK(table_least(&machine->waiting) == model_next(WAITING));
-	CHECK(table_least(&machine->ended) == model_next(ENDED));
-	CHECK(table_least(&machine->leases) == model_next(LEASES));
+	CHECK(machine->wheel.next == model_next(WHEEL));
+	CHECK(machine->leases.next == model_next(LEASES));
 }
 
 static void
@@ -1240,7 +1254,6 @@ step_rows(void)
 	before = model;
 	while (commands-- > 0) {
 		struct words words = {.count = 0};
-		const struct command *command;
 		size_t i =
 		    random_below(sizeof(operations) / sizeof(*operations));
 
@@ -1249,12 +1262,13 @@ step_rows(void)
 		model_advance(at);
 		answer.length = 0;
 		operations[i].make(&words, &answer);
-		command = command_find(
-		    operations[i].name, strlen(operations[i].name));
-		if (command->adds && one_in(2))
-			records_left = random_below(1 + random_below(12));
-		run(made, command, &words, at, &answer);
-		records_left = SIZE_MAX;
+		if (one_in(2))
+			allocations = random_below(1 + random_below(12));
+		run(made,
+		    command_find(
+			operations[i].name, strlen(operations[i].name)),
+		    &words, at, &answer);
+		allocations = SIZE_MAX;
 		CHECK(machine_check(made) == NULL);
 	}
 	model = before;
@@ -1331,6 +1345,7 @@ main(int argc, char **argv)
 	unsigned long seed;
 
 	memory.allocate = scarce_allocate;
+	memory.zeroed = scarce_zeroed;
 	for (seed = first; seed < first + seeds; seed++) {
 		seed_begin(seed);
 		for (step_now = 0; step_now < steps; step_now++) {
