@@ -57,7 +57,7 @@ build/%/$(durable_test)/machine_model: $(durable_machine) \
 		$(durable_test)/machine_model.c $(durable_test)/machine_check.h
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(compile) -DADVANCE_WORK=90 -DTREE_FAN=4 -DTAKE_BYTES=90 \
+	$(Q)$(compile) -DADVANCE_WORK=90 -DTAKE_BYTES=90 \
 		-o $@ $(filter %.c,$^)
 build/fuzz/durable-machine: $$(call objects,$(durable_machine) \
 		$(durable_test)/machine_fuzz.c)

@@ -69,23 +69,12 @@ answer(const struct call *call, const char *letters, ...)
 	va_end(of);
 }
 
-/* The words that have not been parsed yet, and what options have said. */
+/* The words that have not been parsed yet. */
 struct words {
-	const struct call *call;
+	struct call *call;
 	const struct argument *at, *end;
 	bool failed; /* and it was answered */
-	struct policy policy;
-	struct machine_limits limits;
-	struct machine_take take;
-	struct machine_order order;
-	uint64_t in_ms, due_ms, block_ms; /* NOT_GIVEN, or given */
-	uint64_t each, state, paused, memory_level;
-	/* Of a list of tasks: where it begins, and how many. */
-	const struct argument *ids;
-	size_t count;
 };
-
-#define NOT_GIVEN UINT64_MAX
 
 __attribute__((format(printf, 2, 3))) static void
 fail(struct words *words, const char *format, ...)
@@ -155,133 +144,90 @@ take_id(struct words *words)
 	return take_bytes(words, "an id", 1, MACHINE_ID_MAX);
 }
 
-static uint64_t
-take_due(struct words *words)
-{
-	return take_number(words, "a due time, in unix ms,", 0,
-	    words->call->machine->time.now_ms + MACHINE_DELAY_MAX_MS);
-}
-
-#define FIELD(name) offsetof(struct words, name)
-
-static const struct option {
-	const char *word;
-	char set; /* a command allows some sets of options */
-	/* Numbers that follow, which the field and the next one become. If
-	 * there are none, the field becomes least. */
-	unsigned numbers;
-	size_t field;
-	uint64_t least, most;
-} options[] = {
-    {"ATTEMPTS", 'a', 1, FIELD(policy.attempts), 1, MACHINE_ATTEMPTS_MAX},
-    {"RETRY", 'a', 2, FIELD(policy.retry_first_ms), 0, MACHINE_DELAY_MAX_MS},
-    {"EXPIRES", 'a', 1, FIELD(policy.expires_ms), 1, MACHINE_DELAY_MAX_MS},
-    {"RESULT", 'a', 1, FIELD(policy.result_ms), 0, MACHINE_DELAY_MAX_MS},
-    {"IN", 'w', 1, FIELD(in_ms), 0, MACHINE_DELAY_MAX_MS},
-    {"DUE", 'w', 1, FIELD(due_ms), 0, INT64_MAX},
-    {"EACH", 'e', 0, FIELD(each), 1, 0},
-    {"REQUEST", 'r', 1, FIELD(take.request), 1, INT64_MAX},
-    {"BLOCK", 'b', 1, FIELD(block_ms), 0, DAY_MS},
-    {"RUNNING", 'q', 1, FIELD(limits.running), 0, MACHINE_LIMIT_MAX},
-    {"RATE", 'q', 1, FIELD(limits.rate), 0, MACHINE_LIMIT_MAX},
-    {"MAX", 'q', 1, FIELD(limits.pending), 0, MACHINE_LIMIT_MAX},
-    {"DONE", 'f', 0, FIELD(order.verb), ORDER_DONE, 0},
-    {"FAIL", 'f', 0, FIELD(order.verb), ORDER_FAIL, 0},
-    {"RETRY", 'f', 0, FIELD(order.verb), ORDER_RETRY, 0},
-    {"REPLAY", 'd', 0, FIELD(order.verb), ORDER_REPLAY, 0},
-    {"DROP", 'd', 0, FIELD(order.verb), ORDER_DROP, 0},
-    {"LIST", 'd', 0, FIELD(state), STATE_DEAD, 0},
-    {"PAUSE", 'q', 0, FIELD(paused), 1, 0},
-    {"RESUME", 'q', 0, FIELD(paused), 0, 0},
-    {"fsync", 'l', 0, FIELD(memory_level), 0, 0},
-    {"memory", 'l', 0, FIELD(memory_level), 1, 0},
-};
-#define OPTIONS (sizeof(options) / sizeof(*options))
-
-/* Takes the next word if it is an option of these sets. */
+/* Takes the next word, if it is this one, and the number after it. */
 static bool
-take_option(struct words *words, const char *sets)
+take_option(struct words *words, const char *word, uint64_t least,
+    uint64_t most, uint64_t *number)
 {
-	const struct option *option = options;
-	uint64_t *field;
+	bool is = take_word(words, word);
 
-	while (option < options + OPTIONS &&
-	    (strchr(sets, option->set) == NULL ||
-		!take_word(words, option->word)))
-		option++;
-	if (option == options + OPTIONS)
-		return false;
-	field = (uint64_t *)((uintptr_t)words + option->field);
-	field[0] = option->least;
-	if (option->numbers > 0)
-		field[0] = take_number(
-		    words, option->word, option->least, option->most);
-	if (option->numbers > 1)
-		field[1] =
-		    take_number(words, option->word, field[0], option->most);
-	return true;
+	if (is)
+		*number = take_number(words, word, least, most);
+	return is;
 }
 
-/* What IN or DUE has said. A delay counts from the end of the current
- * millisecond. */
+/* The same, and what it says of the tasks of an add. */
+static bool
+take_policy(struct words *words, struct policy *policy)
+{
+	uint64_t most_ms = MACHINE_DELAY_MAX_MS;
+	bool retry =
+	    take_option(words, "RETRY", 0, most_ms, &policy->retry_first_ms);
+
+	if (retry)
+		policy->retry_most_ms = take_number(
+		    words, "RETRY", policy->retry_first_ms, most_ms);
+	return retry ||
+	    take_option(words, "ATTEMPTS", 1, MACHINE_ATTEMPTS_MAX,
+		&policy->attempts) ||
+	    take_option(words, "EXPIRES", 1, most_ms, &policy->expires_ms) ||
+	    take_option(words, "RESULT", 0, most_ms, &policy->result_ms);
+}
+
 static uint64_t
-due_of(struct words *words)
+latest_ms(const struct words *words)
 {
-	uint64_t now_ms = words->call->machine->time.now_ms;
-	bool in = words->in_ms != NOT_GIVEN;
-
-	if (in + (words->due_ms != NOT_GIVEN) + words->each != 1)
-		fail(words, "ARG one of IN, DUE and EACH");
-	else if (words->due_ms != NOT_GIVEN &&
-	    words->due_ms > now_ms + MACHINE_DELAY_MAX_MS)
-		fail(words, "ARG DUE is at most 10 years from now");
-	return in ? now_ms + words->in_ms + (words->in_ms > 0) : words->due_ms;
+	return words->call->machine->time.now_ms + MACHINE_DELAY_MAX_MS;
 }
 
-/* The rest is groups of so many words each. Returns how many. */
-static size_t
-take_groups(struct words *words, size_t each)
+/* IN or DUE. A delay counts from the end of the current millisecond. */
+static bool
+take_due(struct words *words, uint64_t *due_ms)
 {
-	size_t left = (size_t)(words->end - words->at);
+	bool in = take_option(words, "IN", 0, MACHINE_DELAY_MAX_MS, due_ms);
 
-	if (left == 0 || left % each != 0 || left / each > MACHINE_TASKS_MAX)
-		fail(words, "ARG 1 to 1024 tasks, each complete");
-	return words->failed ? 0 : left / each;
+	if (in && *due_ms > 0)
+		++*due_ms;
+	if (in)
+		*due_ms += words->call->machine->time.now_ms;
+	return in || take_option(words, "DUE", 0, latest_ms(words), due_ms);
 }
-
-static const char *const error_texts[] = {
-    [MACHINE_FULL] = "FULL the queue has its most pending tasks",
-    [MACHINE_PAUSED] = "PAUSED the queue is paused",
-    [MACHINE_NO_MEMORY] = "OOM no memory",
-};
 
 static void
-run_add(struct call *call, struct words *words)
+run_add(struct words *words)
 {
+	struct call *call = words->call;
 	struct machine_task tasks[MACHINE_TASKS_MAX];
 	uint8_t results[MACHINE_TASKS_MAX];
-	enum machine_error error;
-	size_t count, i;
-	uint64_t due_ms;
+	struct policy policy = machine_policy;
+	const char *error;
+	size_t dues = 0, count = 0, i;
+	uint64_t due_ms = 0;
+	bool each = false;
 
-	while (take_option(words, "awe"))
-		;
+	do {
+		each = each || take_word(words, "EACH");
+		dues += take_due(words, &due_ms);
+	} while (take_policy(words, &policy));
+	if (dues + each != 1)
+		fail(words, "ARG one of IN, DUE and EACH");
 	if (!take_word(words, "TASKS"))
 		fail(words, "ARG a word that ADD does not know, or no TASKS");
-	due_ms = due_of(words);
-	count = take_groups(words, words->each ? 3 : 2);
-	for (i = 0; i < count; i++) {
-		tasks[i].id = take_id(words);
-		tasks[i].due_ms = words->each ? take_due(words) : due_ms;
-		tasks[i].payload =
+	for (; any_left(words) && count < MACHINE_TASKS_MAX; count++) {
+		tasks[count].id = take_id(words);
+		tasks[count].due_ms = !each
+		    ? due_ms
+		    : take_number(words, "a due time", 0, latest_ms(words));
+		tasks[count].payload =
 		    take_bytes(words, "a payload", 0, call->payload_max);
 	}
-	if (!words_end(words))
+	if (count == 0 || any_left(words))
+		fail(words, "ARG 1 to 1024 tasks");
+	if (words->failed)
 		return;
-	error =
-	    machine_add(call->machine, &words->policy, tasks, count, results);
-	if (error != MACHINE_OK) {
-		answer(call, "-", error_texts[error]);
+	error = machine_add(call->machine, &policy, tasks, count, results);
+	if (error != NULL) {
+		answer(call, "-", error);
 		return;
 	}
 	answer(call, "*", count);
@@ -289,17 +235,21 @@ run_add(struct call *call, struct words *words)
 		answer(call, ":", (uint64_t)results[i]);
 }
 
-static void
-parse_take(struct words *words, const char *sets)
+/* block_ms: NULL where a take may not BLOCK. */
+static struct machine_take
+parse_take(struct words *words, uint64_t *block_ms)
 {
-	words->take.worker =
+	struct machine_take take = {.request = 0};
+
+	take.worker =
 	    take_bytes(words, "a worker's name", 1, MACHINE_WORKER_MAX);
-	words->take.limit =
-	    take_number(words, "the limit", 1, MACHINE_TASKS_MAX);
-	words->take.visibility_ms =
-	    take_number(words, "the visibility", 1, DAY_MS);
-	while (take_option(words, sets))
+	take.limit = take_number(words, "the limit", 1, MACHINE_TASKS_MAX);
+	take.visibility_ms = take_number(words, "the visibility", 1, DAY_MS);
+	while (take_option(words, "REQUEST", 1, INT64_MAX, &take.request) ||
+	    (block_ms != NULL &&
+		take_option(words, "BLOCK", 0, DAY_MS, block_ms)))
 		;
+	return take;
 }
 
 static void
@@ -317,38 +267,36 @@ answer_taken(const struct call *call, struct record *const *taken, size_t count)
 }
 
 static void
-run_take(struct call *call, struct words *words)
+run_take(struct words *words)
 {
+	struct call *call = words->call;
 	struct record *taken[MACHINE_TASKS_MAX];
-	enum machine_error error;
+	struct machine_take take;
 	size_t count;
 	bool blocks;
 
-	parse_take(words, "rb");
+	call->block_ms = UINT64_MAX;
+	take = parse_take(words, &call->block_ms);
 	if (!words_end(words))
 		return;
-	error = machine_take(call->machine, &words->take, taken, &count);
-	blocks = words->block_ms != NOT_GIVEN;
-	if (error == MACHINE_PAUSED && blocks)
-		error = MACHINE_OK;
-	call->block_ms = words->block_ms;
-	call->blocked =
-	    error == MACHINE_OK && count == 0 && blocks && !call->final;
-	if (error != MACHINE_OK)
-		answer(call, "-", error_texts[error]);
+	count = machine_take(call->machine, &take, taken);
+	blocks = call->block_ms != UINT64_MAX;
+	call->blocked = count == 0 && blocks && !call->final;
+	if (count == 0 && !blocks && call->machine->settings.paused)
+		answer(call, "-", "PAUSED the queue is paused");
 	else if (!call->blocked)
 		answer_taken(call, taken, count);
 }
 
-/* Whether a list of tasks ends at TAKE, in the place of an id: a worker's name
- * follows, and if that is a number, too, a limit and a visibility, which is
- * below all fences. */
+/* Whether a list of attempts ends at TAKE, in the place of an id: a worker's
+ * name follows, and if that is a number, too, a limit and a visibility, which
+ * is below all fences. */
 static bool
 is_end_of_attempts(const struct argument *at, const struct argument *end)
 {
 	uint64_t number;
 
-	if (!argument_is(at, "TAKE"))
+	if (!argument_is(at, "TAKE") || end - at < 2)
 		return false;
 	return !argument_number(&at[1], 0, INT64_MAX, &number) ||
 	    (end - at >= 4 &&
@@ -356,104 +304,93 @@ is_end_of_attempts(const struct argument *at, const struct argument *end)
 		argument_number(&at[3], 1, DAY_MS, &number));
 }
 
-/* TASKS id fence [id fence ...] */
+/* The order to each of the tasks that follow: TASKS id fence [id fence ...],
+ * and with an end also TAKE; or ids. */
 static void
-parse_attempts(struct words *words)
+run_order(struct words *words, const struct machine_order *order)
 {
-	if (!take_word(words, "TASKS"))
-		fail(words, "ARG TASKS is missing");
-	words->ids = words->at;
-	while (!words->failed && words->end - words->at >= 2 &&
-	    !is_end_of_attempts(words->at, words->end)) {
-		(void)take_id(words);
-		(void)take_number(words, "a fence", 0, INT64_MAX);
-		words->count++;
-	}
-	if (words->count == 0 || words->count > MACHINE_TASKS_MAX)
-		fail(words, "ARG 1 to 1024 tasks");
-}
-
-/* Gives the order to each attempt or task, and answers so many elements more.
- */
-static void
-order_all(struct call *call, const struct words *words, size_t more)
-{
-	size_t each = words->order.verb <= ORDER_EXTEND ? 2 : 1;
-	const struct argument *id = words->ids;
-	uint64_t fence = 0;
-	size_t i;
-
-	answer(call, "*", words->count + more);
-	for (i = 0; i < words->count; i++, id += each) {
-		if (each == 2)
-			(void)argument_number(&id[1], 0, INT64_MAX, &fence);
-		answer(call, ":",
-		    (uint64_t)machine_order(
-			call->machine, &words->order, id, fence));
-	}
-}
-
-/* An order for each of the ids that are left. */
-static void
-run_ids(struct call *call, struct words *words)
-{
-	size_t i;
-
-	words->ids = words->at;
-	words->count = take_groups(words, 1);
-	for (i = 0; i < words->count; i++)
-		(void)take_id(words);
-	if (words_end(words))
-		order_all(call, words, 0);
-}
-
-static void
-run_finish(struct call *call, struct words *words)
-{
-	struct machine_order *order = &words->order;
+	struct call *call = words->call;
+	bool attempts = order->verb <= ORDER_EXTEND, takes = false;
 	struct record *taken[MACHINE_TASKS_MAX];
+	const struct argument *id;
+	struct machine_take take;
+	uint64_t fence = 0;
 	size_t count = 0;
-	bool takes;
 
-	if (!take_option(words, "f"))
-		fail(words, "ARG one of DONE, RETRY and FAIL");
-	if (order->verb == ORDER_FAIL)
-		order->reason =
-		    take_bytes(words, "a reason", 0, MACHINE_REASON_MAX);
-	if (order->verb == ORDER_RETRY)
-		order->ms = take_word(words, "-1")
-		    ? RETRY_BY_POLICY
-		    : take_number(words, "RETRY", 0, MACHINE_DELAY_MAX_MS);
-	parse_attempts(words);
-	takes = take_word(words, "TAKE");
-	if (takes)
-		parse_take(words, "r");
+	if (attempts && !take_word(words, "TASKS"))
+		fail(words, "ARG TASKS is missing");
+	id = words->at;
+	while (any_left(words) &&
+	    !(attempts && is_end_of_attempts(words->at, words->end))) {
+		(void)take_id(words);
+		if (attempts)
+			(void)take_number(words, "a fence", 0, INT64_MAX);
+		count++;
+	}
+	if (count == 0 || count > MACHINE_TASKS_MAX)
+		fail(words, "ARG 1 to 1024 tasks");
+	if (order->verb < ORDER_EXTEND && take_word(words, "TAKE")) {
+		take = parse_take(words, NULL);
+		takes = true;
+	}
 	if (!words_end(words))
 		return;
-	order_all(call, words, takes);
-	/* Paused, or no memory: nothing is taken, which is no error of this
-	 * command. */
-	if (takes)
-		(void)machine_take(call->machine, &words->take, taken, &count);
-	if (takes)
+	answer(call, "*", count + takes);
+	for (; count > 0; count--, id += 1 + attempts) {
+		if (attempts)
+			(void)argument_number(&id[1], 0, INT64_MAX, &fence);
+		answer(call, ":",
+		    (uint64_t)machine_order(call->machine, order, id, fence));
+	}
+	if (takes) {
+		count = machine_take(call->machine, &take, taken);
 		answer_taken(call, taken, count);
+	}
 }
 
 static void
-run_extend(struct call *call, struct words *words)
+run_finish(struct words *words)
 {
-	words->order.ms = take_number(words, "the visibility", 1, DAY_MS);
-	parse_attempts(words);
-	if (words_end(words))
-		order_all(call, words, 0);
+	struct machine_order order = {.verb = ORDER_DONE};
+
+	if (take_word(words, "FAIL")) {
+		order.verb = ORDER_FAIL;
+		order.reason =
+		    take_bytes(words, "a reason", 0, MACHINE_REASON_MAX);
+	} else if (take_word(words, "RETRY")) {
+		order.verb = ORDER_RETRY;
+		order.ms = take_word(words, "-1")
+		    ? RETRY_BY_POLICY
+		    : take_number(words, "RETRY", 0, MACHINE_DELAY_MAX_MS);
+	} else if (!take_word(words, "DONE")) {
+		fail(words, "ARG one of DONE, RETRY and FAIL");
+	}
+	run_order(words, &order);
 }
 
 static void
-run_reschedule(struct call *call, struct words *words)
+run_extend(struct words *words)
 {
-	(void)take_option(words, "w");
-	words->order.ms = due_of(words);
-	run_ids(call, words);
+	struct machine_order order = {.verb = ORDER_EXTEND};
+
+	order.ms = take_number(words, "the visibility", 1, DAY_MS);
+	run_order(words, &order);
+}
+
+static void
+run_cancel(struct words *words)
+{
+	run_order(words, &(struct machine_order){.verb = ORDER_CANCEL});
+}
+
+static void
+run_reschedule(struct words *words)
+{
+	struct machine_order order = {.verb = ORDER_RESCHEDULE};
+
+	if (!take_due(words, &order.ms))
+		fail(words, "ARG one of IN and DUE");
+	run_order(words, &order);
 }
 
 static const char *const state_names[STATES] = {
@@ -465,8 +402,9 @@ static const char *const counter_names[COUNTERS] = {"added-total",
     "dropped-total"};
 
 static void
-run_get(struct call *call, struct words *words)
+run_get(struct words *words)
 {
+	struct call *call = words->call;
 	const struct argument id = take_id(words);
 	const struct record *record;
 	const struct policy *policy;
@@ -495,30 +433,34 @@ run_get(struct call *call, struct words *words)
 }
 
 static void
-run_stat(struct call *call, struct words *words)
+run_stat(struct words *words)
 {
+	struct call *call = words->call;
 	const struct machine *machine = call->machine;
+	const struct machine_settings *settings = &machine->settings;
 	uint64_t now_ms = call->time.now_ms;
-	uint64_t first_ms = now_ms;
+	uint64_t ahead_ms = minus(machine->time.now_ms, now_ms);
+	uint64_t first_ms = table_least(&machine->waiting);
 	int i;
 
 	if (!words_end(words))
 		return;
 	if (!list_is_empty(&machine->due))
-		first_ms = container_of(machine->due.next, struct record, link)
-			       ->time_ms;
+		first_ms = least(first_ms,
+		    container_of(machine->due.next, struct record, link)
+			->time_ms);
 	answer(call, "*", (size_t)2 * (STATES - 1 + COUNTERS + 8));
 	for (i = STATE_WAITING; i < STATES; i++)
 		answer(call, "s:", state_names[i], (uint64_t)machine->count[i]);
 	for (i = 0; i < COUNTERS; i++)
 		answer(call, "s:", counter_names[i], machine->counters[i]);
-	/* ahead: of the host's clock. late: the first that is due. */
-	answer(call, "s:s:s:s:s:s:s:s:", "paused", machine->paused,
-	    "limit-running", machine->limits.running, "limit-rate",
-	    machine->limits.rate, "limit-pending", machine->limits.pending,
-	    "memory-bytes", (uint64_t)machine_memory(machine), "now",
-	    machine->time.now_ms, "ahead", minus(machine->time.now_ms, now_ms),
-	    "late", minus(now_ms, first_ms));
+	/* ahead: of the host's clock. late: the first that is due, which this
+	 * command, since it only reads, may find in the wheel. */
+	answer(call, "s:s:s:s:s:s:s:s:", "paused", settings->paused,
+	    "limit-running", settings->running, "limit-rate", settings->rate,
+	    "limit-pending", settings->pending, "memory-bytes",
+	    (uint64_t)machine_memory(machine), "now", machine->time.now_ms,
+	    "ahead", ahead_ms, "late", minus(now_ms + ahead_ms, first_ms));
 }
 
 /* Records of one call, before it is known how many. */
@@ -544,10 +486,11 @@ list_record(struct node *node, void *ctx)
 /* [cursor, [[id, time, attempt], ...]]; of dead letters the reason and the
  * payload, too. The lowest bit of a cursor is 0, and 63 bits have 19 digits. */
 static void
-answer_list(struct call *call, struct words *words)
+answer_list(struct words *words, enum machine_state state)
 {
-	struct listed listed = {.state = words->state};
-	bool dead = words->state == STATE_DEAD;
+	struct call *call = words->call;
+	struct listed listed = {.state = state};
+	bool dead = state == STATE_DEAD;
 	uint64_t cursor = 2 * take_number(words, "a cursor", 0, INT64_MAX);
 	uint64_t most = take_number(words, "the count", 1, LIST_MAX);
 	uint64_t buckets = LIST_BUCKETS * most;
@@ -578,66 +521,89 @@ answer_list(struct call *call, struct words *words)
 }
 
 static void
-run_list(struct call *call, struct words *words)
+run_list(struct words *words)
 {
-	uint64_t number = 0;
+	enum machine_state state = STATE_WAITING;
+	char digit[] = "1";
 
-	(void)argument_number(words->at, 1, STATES - 1, &number);
-	for (words->state = STATE_WAITING; words->state < STATES;
-	     words->state++) {
-		if (number == words->state ||
-		    argument_is(words->at, state_names[words->state]))
+	for (; state < STATES; state++, digit[0]++) {
+		if (take_word(words, state_names[state]) ||
+		    take_word(words, digit))
 			break;
 	}
-	if (words->state == STATES)
+	if (state == STATES)
 		fail(words, "ARG a state has a name, or 1 to 6");
-	words->at++;
-	answer_list(call, words);
+	answer_list(words, state);
 }
 
 static void
-run_dead(struct call *call, struct words *words)
+run_dead(struct words *words)
 {
-	if (!take_option(words, "d"))
-		fail(words, "ARG one of LIST, REPLAY and DROP");
-	if (words->state == STATE_DEAD)
-		answer_list(call, words);
-	else
-		run_ids(call, words);
-}
+	struct machine_order order = {.verb = ORDER_REPLAY};
 
-static void
-run_queue(struct call *call, struct words *words)
-{
-	while (take_option(words, "q") ||
-	    (take_word(words, "LEVEL") && take_option(words, "l")))
-		;
-	if (words->at > words->call->argv &&
-	    argument_is(words->at - 1, "LEVEL"))
-		fail(words, "ARG a level is fsync or memory");
-	if (!words_end(words))
+	if (take_word(words, "LIST")) {
+		answer_list(words, STATE_DEAD);
 		return;
-	machine_expire(call->machine);
-	machine_set(
-	    call->machine, &words->limits, words->paused, words->memory_level);
-	answer(call, "*s:s:s:s:ss", (size_t)10, "paused", words->paused,
-	    "running", words->limits.running, "rate", words->limits.rate, "max",
-	    words->limits.pending, "level",
-	    words->memory_level ? "memory" : "fsync");
+	}
+	if (take_word(words, "DROP"))
+		order.verb = ORDER_DROP;
+	else if (!take_word(words, "REPLAY"))
+		fail(words, "ARG one of LIST, REPLAY and DROP");
+	run_order(words, &order);
+}
+
+static bool
+take_level(struct words *words)
+{
+	bool memory_level = take_word(words, "memory");
+
+	if (!memory_level && !take_word(words, "fsync"))
+		fail(words, "ARG a level is fsync or memory");
+	return memory_level;
+}
+
+static void
+run_queue(struct words *words)
+{
+	struct machine_settings settings = words->call->machine->settings;
+
+	while (any_left(words)) {
+		if (take_word(words, "PAUSE"))
+			settings.paused = 1;
+		else if (take_word(words, "RESUME"))
+			settings.paused = 0;
+		else if (take_word(words, "LEVEL"))
+			settings.memory_level = take_level(words);
+		else if (!take_option(words, "RUNNING", 0, MACHINE_LIMIT_MAX,
+			     &settings.running) &&
+		    !take_option(
+			words, "RATE", 0, MACHINE_LIMIT_MAX, &settings.rate) &&
+		    !take_option(
+			words, "MAX", 0, MACHINE_LIMIT_MAX, &settings.pending))
+			fail(words, "ARG a word that QUEUE does not know");
+	}
+	if (words->failed)
+		return;
+	machine_expire(words->call->machine);
+	machine_set(words->call->machine, &settings);
+	answer(words->call, "*s:s:s:s:ss", (size_t)10, "paused",
+	    settings.paused, "running", settings.running, "rate", settings.rate,
+	    "max", settings.pending, "level",
+	    settings.memory_level ? "memory" : "fsync");
 }
 
 const struct command command_table[] = {
-    {"ADD", 5, true, true, run_add, 0},
-    {"TAKE", 3, true, false, run_take, 0},
-    {"FINISH", 4, true, false, run_finish, 0},
-    {"EXTEND", 4, true, false, run_extend, ORDER_EXTEND},
-    {"CANCEL", 1, true, false, run_ids, ORDER_CANCEL},
-    {"RESCHEDULE", 3, true, false, run_reschedule, ORDER_RESCHEDULE},
-    {"GET", 1, false, false, run_get, 0},
-    {"STAT", 0, false, false, run_stat, 0},
-    {"LIST", 3, false, false, run_list, 0},
-    {"DEAD", 2, true, false, run_dead, 0},
-    {"QUEUE", 0, true, false, run_queue, 0},
+    {"ADD", 5, true, true, run_add},
+    {"TAKE", 3, true, false, run_take},
+    {"FINISH", 4, true, false, run_finish},
+    {"EXTEND", 4, true, false, run_extend},
+    {"CANCEL", 1, true, false, run_cancel},
+    {"RESCHEDULE", 3, true, false, run_reschedule},
+    {"GET", 1, false, false, run_get},
+    {"STAT", 0, false, false, run_stat},
+    {"LIST", 3, false, false, run_list},
+    {"DEAD", 2, true, false, run_dead},
+    {"QUEUE", 0, true, false, run_queue},
 };
 const size_t command_count = sizeof(command_table) / sizeof(*command_table);
 
@@ -657,20 +623,7 @@ command_find(const char *name, size_t length)
 void
 command_run(const struct command *command, struct call *call)
 {
-	const struct machine *machine = call->machine;
-	struct words words = {
-	    .call = call,
-	    .at = call->argv,
-	    .end = call->argv + call->argc,
-	    .policy = machine_policy,
-	    .limits = machine->limits,
-	    .order.verb = command->verb,
-	    .in_ms = NOT_GIVEN,
-	    .due_ms = NOT_GIVEN,
-	    .block_ms = NOT_GIVEN,
-	    .paused = machine->paused,
-	    .memory_level = machine->memory_level,
-	};
+	struct words words = {call, call->argv, call->argv + call->argc, false};
 
 	call->blocked = false;
 	if (call->argc < command->least || call->argc > COMMAND_WORDS_MAX) {
@@ -679,5 +632,5 @@ command_run(const struct command *command, struct call *call)
 	}
 	if (command->writes)
 		machine_advance(call->machine, call->time);
-	command->run(call, &words);
+	command->run(&words);
 }

@@ -49,8 +49,7 @@ struct command {
 	size_t least; /* words after the key */
 	bool writes; /* may change the machine */
 	bool adds; /* is refused where the level is not kept */
-	void (*run)(struct call *call, struct words *words);
-	enum machine_verb verb; /* that it has for each of its tasks */
+	void (*run)(struct words *words);
 };
 
 /* In any case; NULL: there is none. */

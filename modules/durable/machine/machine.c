@@ -18,12 +18,14 @@ machine_new_epoch(struct machine *machine)
 }
 
 /* The wheel of a state; NULL: it has a list. */
-static struct wheel *
+static struct table *
 wheel_of(struct machine *machine, enum machine_state state)
 {
 	if (state == STATE_DUE || state == STATE_DEAD)
 		return NULL;
-	return state == STATE_RUNNING ? &machine->leases : &machine->wheel;
+	if (state == STATE_WAITING)
+		return &machine->waiting;
+	return state == STATE_RUNNING ? &machine->leases : &machine->ended;
 }
 
 void
@@ -176,7 +178,9 @@ machine_advance(struct machine *machine, struct machine_time time)
 	wheel_turn(&machine->leases, machine->time.steady_ms, &work, time_came,
 	    machine);
 	wheel_turn(
-	    &machine->wheel, machine->time.now_ms, &work, time_came, machine);
+	    &machine->waiting, machine->time.now_ms, &work, time_came, machine);
+	wheel_turn(
+	    &machine->ended, machine->time.now_ms, &work, time_came, machine);
 }
 
 void
@@ -195,15 +199,15 @@ tokens_at(const struct machine *machine, uint64_t steady_ms)
 {
 	uint64_t since_ms = least(minus(steady_ms, machine->tokens_ms), 1000);
 
-	return least(machine->tokens + since_ms * machine->limits.rate,
-	    machine->limits.rate * TOKEN);
+	return least(machine->tokens + since_ms * machine->settings.rate,
+	    machine->settings.rate * TOKEN);
 }
 
 /* Until an attempt may begin, as far as the limits are concerned. */
 static uint64_t
 limits_wait_ms(const struct machine *machine, uint64_t steady_ms)
 {
-	const struct machine_limits *limits = &machine->limits;
+	const struct machine_settings *limits = &machine->settings;
 
 	if (limits->running != 0 &&
 	    machine->count[STATE_RUNNING] >= limits->running)
@@ -218,14 +222,16 @@ limits_wait_ms(const struct machine *machine, uint64_t steady_ms)
 uint64_t
 machine_wait_ms(const struct machine *machine, struct machine_time time)
 {
+	uint64_t next_ms =
+	    least(table_least(&machine->waiting), table_least(&machine->ended));
+	uint64_t lease_ms = table_least(&machine->leases);
 	uint64_t wait_ms = TIME_NEVER;
 
-	if (machine->wheel.next != TIME_NEVER)
-		wait_ms = minus(machine->wheel.next, time.now_ms);
-	if (machine->leases.next != TIME_NEVER)
-		wait_ms =
-		    least(wait_ms, minus(machine->leases.next, time.steady_ms));
-	if (machine->count[STATE_DUE] > 0 && !machine->paused)
+	if (next_ms != TIME_NEVER)
+		wait_ms = minus(next_ms, time.now_ms);
+	if (lease_ms != TIME_NEVER)
+		wait_ms = least(wait_ms, minus(lease_ms, time.steady_ms));
+	if (machine->count[STATE_DUE] > 0 && !machine->settings.paused)
 		wait_ms =
 		    least(wait_ms, limits_wait_ms(machine, time.steady_ms));
 	return wait_ms;
@@ -234,83 +240,75 @@ machine_wait_ms(const struct machine *machine, struct machine_time time)
 bool
 machine_has_task(const struct machine *machine, struct machine_time time)
 {
-	return machine->count[STATE_DUE] > 0 && !machine->paused &&
+	return machine->count[STATE_DUE] > 0 && !machine->settings.paused &&
 	    !is_expired(due_first(machine), time.now_ms) &&
 	    limits_wait_ms(machine, time.steady_ms) == 0;
 }
 
-/* Another task beside so many that are not counted yet. */
-static enum machine_error
-may_add(const struct machine *machine, size_t more)
+/* How many tasks may be added. */
+static uint64_t
+room_of(const struct machine *machine)
 {
+	uint64_t most = machine->settings.pending;
 	size_t pending = machine->count[STATE_WAITING] +
 	    machine->count[STATE_DUE] + machine->count[STATE_RUNNING];
 
-	return (machine->limits.pending != 0 &&
-		   pending + more >= machine->limits.pending) ||
-		machine->serial + more >= MACHINE_SERIAL_MAX
-	    ? MACHINE_FULL
-	    : MACHINE_OK;
+	return least(MACHINE_SERIAL_MAX - 1 - machine->serial,
+	    most == 0 ? MACHINE_SERIAL_MAX : minus(most, pending));
 }
 
-enum machine_error
+const char *
 machine_add(struct machine *machine, const struct policy *policy,
     const struct machine_task *tasks, size_t count, uint8_t *results)
 {
 	struct record *made[MACHINE_TASKS_MAX], *record;
-	enum machine_error error = MACHINE_OK;
+	const char *error = NULL;
+	uint64_t room = room_of(machine);
 	size_t i, n = 0;
 
-	for (i = 0; i < count && error == MACHINE_OK; i++) {
+	for (i = 0; i < count && error == NULL; i++) {
 		record = machine_find(machine, &tasks[i].id);
 		results[i] = record != NULL ? record->state : STATE_NONE;
 		if (record != NULL)
 			continue;
-		error = may_add(machine, n);
-		if (error == MACHINE_OK)
-			made[n] = record_create(machine, policy, &tasks[i]);
-		if (error == MACHINE_OK && made[n++] == NULL)
-			error = MACHINE_NO_MEMORY;
+		if (n == room)
+			error = "FULL the queue has its most pending tasks";
+		else if (!(record = record_create(machine, policy, &tasks[i])))
+			error = "OOM no memory";
+		else
+			made[n++] = record;
 	}
-	for (i = 0; i < n && error == MACHINE_OK; i++) {
+	for (i = 0; i < n; i++) {
+		if (error != NULL) {
+			record_destroy(machine, made[i]);
+			continue;
+		}
 		made[i]->serial = ++machine->serial & MACHINE_SERIAL_MAX;
 		record_changed(machine, made[i]);
 		place_for(machine, made[i], made[i]->time_ms);
 		machine->counters[COUNT_ADDED]++;
 	}
-	for (i = 0; i < n && error != MACHINE_OK; i++) {
-		if (made[i] != NULL)
-			record_destroy(machine, made[i]);
-	}
 	return error;
 }
 
-/* False: no memory. */
-static bool
+static void
 begin(struct machine *machine, struct record *record,
     const struct machine_take *take)
 {
-	uint64_t fence = record->fence;
-
-	record->fence = machine->fence + 1;
-	if (!record_lease(machine, record, &take->worker, take->request,
-		record->time_ms)) {
-		record->fence = fence;
-		return false;
-	}
-	machine->fence++;
 	record_changed(machine, record);
 	record_unplace(machine, record);
-	record->time_ms = machine->time.steady_ms + take->visibility_ms;
+	record->fence = ++machine->fence;
 	record->attempt++;
+	record_lease(
+	    machine, record, &take->worker, take->request, record->time_ms);
+	record->time_ms = machine->time.steady_ms + take->visibility_ms;
 	record_place(machine, record, STATE_RUNNING);
 	machine->counters[COUNT_BEGUN]++;
-	return true;
 }
 
 /* The answer of a take that is repeated. */
 static size_t
-take_again(const struct take *take, uint64_t limit, struct record **taken)
+take_again(const struct shared *take, uint64_t limit, struct record **taken)
 {
 	const struct link *link = take->leases.next;
 	size_t count = 0;
@@ -320,49 +318,39 @@ take_again(const struct take *take, uint64_t limit, struct record **taken)
 	return count;
 }
 
-enum machine_error
+size_t
 machine_take(struct machine *machine, const struct machine_take *take,
-    struct record **taken, size_t *count)
+    struct record **taken)
 {
-	const struct take *before =
+	const struct shared *before =
 	    take_find(machine, &take->worker, take->request);
-	const struct machine_limits *limits = &machine->limits;
+	const struct machine_settings *limits = &machine->settings;
 	uint64_t tokens = tokens_at(machine, machine->time.steady_ms);
-	uint64_t most = take->limit;
-	size_t bytes = 0, work = ADVANCE_WORK;
-	enum machine_error error = MACHINE_OK;
+	uint64_t most = machine->settings.paused ? 0 : take->limit;
+	size_t count = 0, bytes = 0, work = ADVANCE_WORK;
 	struct record *record;
 
-	*count = 0;
-	if (take->request != 0 && before != NULL) {
-		*count = take_again(before, take->limit, taken);
-		return MACHINE_OK;
-	}
-	if (machine->paused)
-		return MACHINE_PAUSED;
+	if (take->request != 0 && before != NULL)
+		return take_again(before, take->limit, taken);
 	if (limits->running != 0)
 		most = least(most,
 		    minus(limits->running, machine->count[STATE_RUNNING]));
 	if (limits->rate != 0)
 		most = least(most, tokens / TOKEN);
-	while (*count < most && work-- > 0 && bytes < TAKE_BYTES &&
+	while (count < most && work-- > 0 && bytes < TAKE_BYTES &&
 	    !list_is_empty(&machine->due)) {
 		record = due_first(machine);
 		if (expires(machine, record))
 			continue;
-		if (!begin(machine, record, take)) {
-			/* To wait for what is there would be to spin. */
-			error = *count == 0 ? MACHINE_NO_MEMORY : MACHINE_OK;
-			break;
-		}
+		begin(machine, record, take);
 		bytes += record->payload_length;
-		taken[(*count)++] = record;
+		taken[count++] = record;
 	}
-	if (limits->rate != 0 && *count > 0) {
-		machine->tokens = tokens - *count * TOKEN;
+	if (limits->rate != 0 && count > 0) {
+		machine->tokens = tokens - count * TOKEN;
 		machine->tokens_ms = machine->time.steady_ms;
 	}
-	return error;
+	return count;
 }
 
 #define IN(state) (1U << (state))
@@ -420,18 +408,14 @@ machine_order(struct machine *machine, const struct machine_order *order,
 }
 
 void
-machine_set(struct machine *machine, const struct machine_limits *limits,
-    bool paused, bool memory_level)
+machine_set(struct machine *machine, const struct machine_settings *settings)
 {
-	if (memcmp(&machine->limits, limits, sizeof(*limits)) == 0 &&
-	    machine->paused == paused && machine->memory_level == memory_level)
+	if (memcmp(&machine->settings, settings, sizeof(*settings)) == 0)
 		return;
 	/* Another rate has the tokens that are there, and the first one none:
 	 * so changing it to and fro gives none. */
 	machine->tokens = tokens_at(machine, machine->time.steady_ms);
 	machine->tokens_ms = machine->time.steady_ms;
-	machine->limits = *limits;
-	machine->paused = paused;
-	machine->memory_level = memory_level;
+	machine->settings = *settings;
 	machine->revision++;
 }

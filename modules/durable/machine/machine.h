@@ -27,14 +27,18 @@
  * revision has grown then, the host must hand this on to replicas and files,
  * also when the command itself changed nothing.
  *
+ * MEMORY. An add that finds none is refused. Where a machine cannot have the
+ * few bytes that any other command needs, the process ends, as a Redis does:
+ * what was acknowledged is in the host's files.
+ *
  * INVARIANTS (test/machine_check.h)
  *   1. Each record is in the table, and by its state in exactly one of: the
- *      wheel (WAITING, DONE, CANCELLED), the list due (DUE), the leases
- *      (RUNNING), the list dead (DEAD).
+ *      wheels waiting (WAITING), ended (DONE, CANCELLED) and leases (RUNNING),
+ *      the lists due (DUE) and dead (DEAD).
  *   2. count[] says how many there are in each state.
  *   3. added = the sum of count[] + removed + dropped.
  *   4. A RUNNING record has a lease, which is in the list of its take. A take
- *      has a lease.
+ *      has as many references as leases, and at least one.
  *   5. Fences grow: no record's fence exceeds the machine's.
  */
 #ifndef HWT_DURABLE_MACHINE_H
@@ -78,10 +82,8 @@ struct argument {
 	size_t length;
 };
 
-/* What an add says of its tasks; shared by records that say the same. */
+/* What an add says of its tasks. */
 struct policy {
-	struct node node; /* by what follows references */
-	uint64_t references;
 	uint64_t attempts, retry_first_ms, retry_most_ms;
 	uint64_t expires_ms; /* after the due time; 0: never */
 	uint64_t result_ms; /* how long the id of an ended task is kept */
@@ -90,18 +92,24 @@ struct policy {
 /* What the leases of a take have in common; of those without a request, all
  * takes of the worker. */
 struct take {
-	struct node node; /* by request and name */
-	struct link leases; /* of one request, by their fences */
-	size_t length;
 	uint64_t request; /* 0: it named none */
-	char name[]; /* of the worker */
+	char worker[MACHINE_WORKER_MAX];
+};
+
+/* A policy or take, once for all records that have it. */
+struct shared {
+	struct node node; /* by the key */
+	uint64_t references;
+	struct link leases; /* of a take; of one request, by their fences */
+	size_t length;
+	uint64_t key[]; /* struct policy, or struct take up to its end */
 };
 
 /* An attempt. */
 struct lease {
 	struct node by_time; /* the record's, in the wheel of leases */
 	struct link link; /* of the take */
-	struct take *take;
+	struct shared *take;
 	struct record *record;
 	uint64_t due_ms; /* when the record came due for this attempt */
 };
@@ -122,10 +130,10 @@ struct record {
 	union {
 		struct node by_time; /* WAITING, DONE, CANCELLED */
 		struct lease *lease; /* RUNNING */
-		struct reason *reason; /* DEAD; NULL: none */
+		struct reason *reason; /* DEAD */
 	};
 	uint64_t fence; /* of the newest attempt, ended or not; 0: none yet */
-	struct policy *policy;
+	const struct policy *policy; /* the key of a struct shared */
 	/* The next record that has changed; the last one has itself, and one
 	 * that has not NULL. See ROWS. */
 	struct record *changed;
@@ -138,22 +146,18 @@ struct record {
 	char bytes[]; /* id, payload */
 };
 
-#define TIME_NEVER UINT64_MAX
-
-/* See wheel.c. */
-struct wheel {
-	struct table groups; /* the records of a time each */
-	uint64_t next; /* the first time, or TIME_NEVER */
-};
+#define TIME_NEVER UINT64_MAX /* table_least of none */
 
 struct machine_time {
 	uint64_t now_ms, steady_ms;
 };
-/* 0: no limit. */
-struct machine_limits {
+struct machine_settings {
+	/* Limits; 0: none. */
 	uint64_t running; /* attempts at a time */
 	uint64_t rate; /* attempts that begin in a second */
 	uint64_t pending; /* WAITING, DUE and RUNNING */
+	uint64_t paused;
+	uint64_t memory_level; /* the host need not fsync before it answers */
 };
 
 enum machine_counter {
@@ -176,8 +180,9 @@ struct machine {
 	struct table records; /* by id */
 	struct table takes; /* those that have a lease */
 	struct table policies;
-	struct wheel wheel; /* now_ms */
-	struct wheel leases; /* steady_ms */
+	/* Wheels: see wheel.c. */
+	struct table waiting, ended; /* by now_ms */
+	struct table leases; /* by steady_ms */
 	struct link due, dead; /* first to last */
 	size_t count[STATES];
 	size_t bytes; /* of records and of what belongs to them */
@@ -186,10 +191,7 @@ struct machine {
 			/* Epoch and counter: the last that was given. */
 			uint64_t fence;
 			uint64_t serial; /* the last that was given */
-			uint64_t paused;
-			/* The host need not fsync before it answers. */
-			uint64_t memory_level;
-			struct machine_limits limits;
+			struct machine_settings settings;
 			/* Of the rate: thousandths of an attempt that may
 			 * begin, as of then. */
 			uint64_t tokens, tokens_ms;
@@ -206,11 +208,9 @@ struct machine {
 	uint64_t revision, came_due;
 };
 
-/* NULL: no memory. seed: of the hash of ids; not a part of the state. */
+/* seed: of the hash of ids; not a part of the state. */
 struct machine *machine_create(uint64_t seed);
 void machine_destroy(struct machine *machine);
-/* As it was made. */
-void machine_clear(struct machine *machine);
 /* In bytes. */
 size_t machine_memory(const struct machine *machine);
 
@@ -231,16 +231,8 @@ void machine_expire(struct machine *machine);
 uint64_t machine_wait_ms(
     const struct machine *machine, struct machine_time time);
 
-/* True: after an advance to this time, or none, each take finds a task, or has
- * no memory. False: perhaps after an advance. */
+/* True: a take at this time finds a task. */
 bool machine_has_task(const struct machine *machine, struct machine_time time);
-
-enum machine_error {
-	MACHINE_OK,
-	MACHINE_FULL, /* limits.pending */
-	MACHINE_PAUSED,
-	MACHINE_NO_MEMORY
-};
 
 struct machine_task {
 	struct argument id, payload;
@@ -250,12 +242,11 @@ struct machine_task {
 /* The policy of tasks that say nothing. */
 extern const struct policy machine_policy;
 
-/* results[i]: 0 stored, or the enum machine_state of what has the id. On an
- * error nothing has changed. Here and below, the caller has checked all
- * arguments. */
-enum machine_error machine_add(struct machine *machine,
-    const struct policy *policy, const struct machine_task *tasks, size_t count,
-    uint8_t *results);
+/* results[i]: 0 stored, or the enum machine_state of what has the id. NULL, or
+ * an error: a code in capitals, a blank, a sentence; then nothing has changed.
+ * Here and below, the caller has checked all arguments. */
+const char *machine_add(struct machine *machine, const struct policy *policy,
+    const struct machine_task *tasks, size_t count, uint8_t *results);
 
 struct machine_take {
 	struct argument worker;
@@ -266,9 +257,10 @@ struct machine_take {
 	uint64_t request;
 };
 
-/* taken: room for limit. *count: how many; 0: nothing to take now. */
-enum machine_error machine_take(struct machine *machine,
-    const struct machine_take *take, struct record **taken, size_t *count);
+/* taken: room for limit. Returns how many; 0: nothing to take now. While the
+ * queue is paused, no attempt begins. */
+size_t machine_take(struct machine *machine, const struct machine_take *take,
+    struct record **taken);
 
 enum machine_verb {
 	ORDER_DONE, /* of an attempt */
@@ -296,9 +288,8 @@ struct machine_order {
 bool machine_order(struct machine *machine, const struct machine_order *order,
     const struct argument *id, uint64_t fence);
 
-/* Each only if it differs. */
-void machine_set(struct machine *machine, const struct machine_limits *limits,
-    bool paused, bool memory_level);
+void machine_set(
+    struct machine *machine, const struct machine_settings *settings);
 
 /* NULL: there is none. */
 struct record *machine_find(
@@ -308,6 +299,12 @@ static inline const char *
 record_payload(const struct record *record)
 {
 	return record->bytes + record->id_length;
+}
+
+static inline const struct take *
+take_of(const struct record *record)
+{
+	return (const void *)record->lease->take->key;
 }
 
 /* The worker or the reason. */

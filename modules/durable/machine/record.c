@@ -45,47 +45,30 @@ lease_time(const struct node *node, size_t *length)
 }
 
 static const void *
-take_key(const struct node *node, size_t *length)
+shared_key(const struct node *node, size_t *length)
 {
-	const struct take *take = (const void *)node;
+	const struct shared *shared = (const void *)node;
 
-	*length = sizeof(take->request) + take->length;
-	return &take->request;
-}
-
-static const void *
-policy_key(const struct node *node, size_t *length)
-{
-	*length = sizeof(struct policy) - offsetof(struct policy, attempts);
-	return &((const struct policy *)(const void *)node)->attempts;
-}
-
-static void
-machine_begin(struct machine *machine, uint64_t seed)
-{
-	const struct table times = {
-	    .key = record_time, .seed = seed, .numbers = true};
-
-	*machine = (struct machine){
-	    .records = {.key = record_key, .seed = seed},
-	    .takes = {.key = take_key, .seed = seed},
-	    .policies = {.key = policy_key, .seed = seed},
-	    .wheel = {times, TIME_NEVER},
-	    .leases = {times, TIME_NEVER},
-	    .tracked = machine->tracked,
-	};
-	machine->leases.groups.key = lease_time;
-	list_init(&machine->due);
-	list_init(&machine->dead);
+	*length = shared->length;
+	return shared->key;
 }
 
 struct machine *
 machine_create(uint64_t seed)
 {
 	struct machine *machine = memory.zeroed(1, sizeof(*machine));
+	struct table wheel = {
+	    .key = record_time, .seed = seed, .numbers = true};
 
-	if (machine != NULL)
-		machine_begin(machine, seed);
+	if (machine == NULL)
+		abort();
+	machine->records = (struct table){.key = record_key, .seed = seed};
+	machine->policies = (struct table){.key = shared_key, .seed = seed};
+	machine->takes = machine->policies;
+	machine->waiting = machine->ended = machine->leases = wheel;
+	machine->leases.key = lease_time;
+	list_init(&machine->due);
+	list_init(&machine->dead);
 	return machine;
 }
 
@@ -94,8 +77,9 @@ block_create(struct machine *machine, size_t bytes)
 {
 	void *block = memory.allocate(bytes);
 
-	if (block != NULL)
-		machine->bytes += memory.size(block);
+	if (block == NULL)
+		abort();
+	machine->bytes += memory.size(block);
 	return block;
 }
 
@@ -112,33 +96,33 @@ machine_find(const struct machine *machine, const struct argument *id)
 	return (void *)table_find(&machine->records, id->bytes, id->length);
 }
 
-static struct policy *
-policy_take(struct machine *machine, const struct policy *like)
+/* The one with that key, and makes it. */
+static struct shared *
+shared_get(struct machine *machine, struct table *table, const void *key,
+    size_t length)
 {
-	size_t length;
-	const void *key = policy_key(&like->node, &length);
-	struct policy *policy =
-	    (void *)table_find(&machine->policies, key, length);
+	struct shared *shared = (void *)table_find(table, key, length);
 
-	if (policy == NULL) {
-		policy = block_create(machine, sizeof(*policy));
-		if (policy == NULL)
-			return NULL;
-		*policy = *like;
-		policy->references = 0;
-		table_insert(&machine->policies, &policy->node);
+	if (shared == NULL) {
+		shared = block_create(machine, sizeof(*shared) + length);
+		shared->references = 0;
+		list_init(&shared->leases);
+		shared->length = length;
+		memcpy(shared->key, key, length);
+		table_insert(table, &shared->node);
 	}
-	policy->references++;
-	return policy;
+	shared->references++;
+	return shared;
 }
 
 static void
-policy_release(struct machine *machine, struct policy *policy)
+shared_release(
+    struct machine *machine, struct table *table, struct shared *shared)
 {
-	if (--policy->references > 0)
+	if (--shared->references > 0)
 		return;
-	table_remove(&machine->policies, &policy->node);
-	block_destroy(machine, policy);
+	table_remove(table, &shared->node);
+	block_destroy(machine, shared);
 }
 
 struct record *
@@ -146,17 +130,16 @@ record_create(struct machine *machine, const struct policy *policy,
     const struct machine_task *task)
 {
 	const struct argument *id = &task->id, *payload = &task->payload;
-	struct record *record = block_create(
-	    machine, sizeof(*record) + id->length + payload->length);
+	struct record *record =
+	    memory.allocate(sizeof(*record) + id->length + payload->length);
 
 	if (record == NULL)
 		return NULL;
+	machine->bytes += memory.size(record);
 	memset(record, 0, sizeof(*record));
-	record->policy = policy_take(machine, policy);
-	if (record->policy == NULL) {
-		block_destroy(machine, record);
-		return NULL;
-	}
+	record->policy = (void *)shared_get(
+	    machine, &machine->policies, policy, sizeof(*policy))
+			     ->key;
 	record->id_length = id->length & 127;
 	record->payload_length = payload->length & 0x1fffff;
 	record->due_ms = task->due_ms & MACHINE_TIME_MAX_MS;
@@ -182,7 +165,8 @@ void
 record_destroy(struct machine *machine, struct record *record)
 {
 	table_remove(&machine->records, &record->by_id);
-	policy_release(machine, record->policy);
+	shared_release(machine, &machine->policies,
+	    container_of(record->policy, struct shared, key));
 	record_retire(machine, record);
 }
 
@@ -192,8 +176,6 @@ record_strip(struct machine *machine, struct record *record)
 	size_t bytes = sizeof(*record) + record->id_length;
 	struct record *made = block_create(machine, bytes);
 
-	if (made == NULL)
-		return record;
 	memcpy(made, record, bytes);
 	made->payload_length = 0;
 	made->changed = NULL;
@@ -209,52 +191,42 @@ void
 record_give_reason(struct machine *machine, struct record *record,
     const struct argument *reason)
 {
-	struct reason *made =
-	    block_create(machine, sizeof(*made) + reason->length);
-
-	record->reason = made;
-	if (made == NULL)
-		return;
-	made->length = reason->length;
-	memcpy(made->bytes, reason->bytes, reason->length);
+	record->reason =
+	    block_create(machine, sizeof(*record->reason) + reason->length);
+	record->reason->length = reason->length;
+	memcpy(record->reason->bytes, reason->bytes, reason->length);
 }
 
-struct take *
+static size_t
+take_key(struct take *key, const struct argument *worker, uint64_t request)
+{
+	key->request = request;
+	memcpy(key->worker, worker->bytes, worker->length);
+	return offsetof(struct take, worker) + worker->length;
+}
+
+struct shared *
 take_find(const struct machine *machine, const struct argument *worker,
     uint64_t request)
 {
-	char key[sizeof(request) + MACHINE_WORKER_MAX];
+	struct take key;
+	size_t length = take_key(&key, worker, request);
 
-	memcpy(key, &request, sizeof(request));
-	memcpy(key + sizeof(request), worker->bytes, worker->length);
-	return (void *)table_find(
-	    &machine->takes, key, sizeof(request) + worker->length);
+	return (void *)table_find(&machine->takes, &key, length);
 }
 
-bool
+void
 record_lease(struct machine *machine, struct record *record,
     const struct argument *worker, uint64_t request, uint64_t due_ms)
 {
 	struct lease *lease = block_create(machine, sizeof(*lease));
-	struct take *take = take_find(machine, worker, request);
-	struct link *before;
+	struct take key;
+	size_t length = take_key(&key, worker, request);
+	struct shared *take =
+	    shared_get(machine, &machine->takes, &key, length);
+	struct link *before = &take->leases;
 
-	if (lease == NULL)
-		return false;
-	if (take == NULL) {
-		take = block_create(machine, sizeof(*take) + worker->length);
-		if (take == NULL) {
-			block_destroy(machine, lease);
-			return false;
-		}
-		list_init(&take->leases);
-		take->length = worker->length;
-		take->request = request;
-		memcpy(take->name, worker->bytes, worker->length);
-		table_insert(&machine->takes, &take->node);
-	}
 	/* In a machine that is loaded, they come by their times. */
-	before = &take->leases;
 	while (request != 0 && before->prev != &take->leases &&
 	    container_of(before->prev, struct lease, link)->record->fence >
 		record->fence)
@@ -263,25 +235,31 @@ record_lease(struct machine *machine, struct record *record,
 	    (struct lease){.take = take, .record = record, .due_ms = due_ms};
 	list_insert(before, &lease->link);
 	record->lease = lease;
-	return true;
 }
 
 void
 record_release(struct machine *machine, struct record *record)
 {
-	struct take *take;
-
-	if (record->state == STATE_DEAD && record->reason != NULL)
+	if (record->state == STATE_DEAD)
 		block_destroy(machine, record->reason);
 	if (record->state != STATE_RUNNING)
 		return;
-	take = record->lease->take;
 	list_remove(&record->lease->link);
+	shared_release(machine, &machine->takes, record->lease->take);
 	block_destroy(machine, record->lease);
-	if (!list_is_empty(&take->leases))
-		return;
-	table_remove(&machine->takes, &take->node);
-	block_destroy(machine, take);
+}
+
+struct argument
+record_text(const struct record *record)
+{
+	if (record->state == STATE_DEAD)
+		return (struct argument){
+		    record->reason->bytes, record->reason->length};
+	if (record->state == STATE_RUNNING)
+		return (struct argument){take_of(record)->worker,
+		    record->lease->take->length -
+			offsetof(struct take, worker)};
+	return (struct argument){"", 0};
 }
 
 static void
@@ -303,21 +281,15 @@ node_free(struct node *node)
 }
 
 void
-machine_clear(struct machine *machine)
+machine_destroy(struct machine *machine)
 {
 	machine_settle(machine);
-	table_clear(&machine->wheel.groups, NULL);
-	table_clear(&machine->leases.groups, NULL);
+	table_clear(&machine->waiting, NULL);
+	table_clear(&machine->leases, NULL);
+	table_clear(&machine->ended, NULL);
 	table_clear(&machine->records, record_free);
 	table_clear(&machine->takes, node_free);
 	table_clear(&machine->policies, node_free);
-	machine_begin(machine, machine->records.seed);
-}
-
-void
-machine_destroy(struct machine *machine)
-{
-	machine_clear(machine);
 	memory.release(machine);
 }
 
@@ -326,9 +298,8 @@ machine_memory(const struct machine *machine)
 {
 	return sizeof(*machine) + machine->bytes +
 	    table_memory(&machine->records) + table_memory(&machine->takes) +
-	    table_memory(&machine->policies) +
-	    table_memory(&machine->wheel.groups) +
-	    table_memory(&machine->leases.groups);
+	    table_memory(&machine->policies) + table_memory(&machine->waiting) +
+	    table_memory(&machine->leases) + table_memory(&machine->ended);
 }
 
 void

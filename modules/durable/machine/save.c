@@ -11,7 +11,7 @@
 
 #include "modules/durable/machine/internal.h"
 
-#define NUMBER_BYTES 10
+#define NUMBER_BYTES 9 /* of one: it has up to 63 bits */
 
 static unsigned char *
 put(unsigned char *to, const uint64_t *numbers, size_t count)
@@ -31,16 +31,16 @@ struct reader {
 	bool bad;
 };
 
-static const void *
+static struct argument
 get_bytes(struct reader *reader, size_t length)
 {
-	const unsigned char *at = reader->at;
+	struct argument bytes = {(const char *)reader->at, length};
 
-	if ((size_t)(reader->end - at) < length)
+	if ((size_t)(reader->end - reader->at) < length)
 		reader->bad = true;
 	else
 		reader->at += length;
-	return reader->bad ? NULL : at;
+	return bytes;
 }
 
 /* Each at most so much, or the reader has failed, and they are 0. */
@@ -48,19 +48,17 @@ static void
 get(struct reader *reader, uint64_t *numbers, const uint64_t *most,
     size_t count)
 {
-	const unsigned char *digit;
+	unsigned char digit;
 	unsigned shift;
 
 	for (; count > 0; count--, numbers++, most++) {
 		*numbers = shift = 0;
 		do {
-			digit = get_bytes(reader, 1);
-			if (digit == NULL || (shift == 63 && *digit > 1))
-				break;
-			*numbers |= (uint64_t)(*digit & 127) << shift;
+			digit = reader->at < reader->end ? *reader->at++ : 255;
+			*numbers |= (uint64_t)(digit & 127) << shift;
 			shift += 7;
-		} while (*digit > 127);
-		if (digit == NULL || *digit > 127 || *numbers > *most)
+		} while (digit > 127 && shift < 63);
+		if (digit > 127 || *numbers > *most)
 			reader->bad = true;
 		if (reader->bad)
 			*numbers = 0;
@@ -69,10 +67,10 @@ get(struct reader *reader, uint64_t *numbers, const uint64_t *most,
 
 /* Of machine->saved. */
 static const uint64_t saved_most[SAVED_NUMBERS] = {INT64_MAX,
-    MACHINE_SERIAL_MAX, 1, 1, MACHINE_LIMIT_MAX, MACHINE_LIMIT_MAX,
-    MACHINE_LIMIT_MAX, UINT64_MAX / 2, MACHINE_TIME_MAX_MS, INT64_MAX,
+    MACHINE_SERIAL_MAX, MACHINE_LIMIT_MAX, MACHINE_LIMIT_MAX, MACHINE_LIMIT_MAX,
+    1, 1, INT64_MAX, MACHINE_TIME_MAX_MS, INT64_MAX, INT64_MAX, INT64_MAX,
     INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX,
-    INT64_MAX, INT64_MAX, MACHINE_TIME_MAX_MS, MACHINE_TIME_MAX_MS};
+    MACHINE_TIME_MAX_MS, MACHINE_TIME_MAX_MS};
 /* What a header begins with: "hwt_q". */
 static const uint64_t mark[] = {UINT64_C(0x6877745f71), MACHINE_VERSION};
 
@@ -105,8 +103,7 @@ machine_load_header(struct machine *machine, const void *header, size_t length)
 union numbers {
 	struct {
 		uint64_t state, attempt, time_ms, due_ms, fence, serial;
-		uint64_t attempts, retry_first_ms, retry_most_ms;
-		uint64_t expires_ms, result_ms;
+		struct policy policy;
 		uint64_t request, lease_due_ms; /* of a lease; or 0 */
 		uint64_t text_length; /* of the worker or the reason; or 0 */
 		uint64_t id_length, payload_length;
@@ -117,21 +114,10 @@ union numbers {
 
 static const union numbers most = {{STATES - 1, MACHINE_ATTEMPTS_MAX,
     MACHINE_TIME_MAX_MS, MACHINE_TIME_MAX_MS, INT64_MAX, MACHINE_SERIAL_MAX,
-    MACHINE_ATTEMPTS_MAX, MACHINE_DELAY_MAX_MS, MACHINE_DELAY_MAX_MS,
-    MACHINE_DELAY_MAX_MS, MACHINE_DELAY_MAX_MS, UINT64_MAX, MACHINE_TIME_MAX_MS,
-    MACHINE_REASON_MAX, MACHINE_ID_MAX, MACHINE_PAYLOAD_MAX}};
-
-struct argument
-record_text(const struct record *record)
-{
-	if (record->state == STATE_RUNNING)
-		return (struct argument){
-		    record->lease->take->name, record->lease->take->length};
-	if (record->state == STATE_DEAD && record->reason != NULL)
-		return (struct argument){
-		    record->reason->bytes, record->reason->length};
-	return (struct argument){"", 0};
-}
+    {MACHINE_ATTEMPTS_MAX, MACHINE_DELAY_MAX_MS, MACHINE_DELAY_MAX_MS,
+	MACHINE_DELAY_MAX_MS, MACHINE_DELAY_MAX_MS},
+    INT64_MAX, MACHINE_TIME_MAX_MS, MACHINE_REASON_MAX, MACHINE_ID_MAX,
+    MACHINE_PAYLOAD_MAX}};
 
 size_t
 record_encoded_max(const struct record *record)
@@ -143,13 +129,10 @@ record_encoded_max(const struct record *record)
 static unsigned char *
 put_numbers(const struct record *record, unsigned char *to)
 {
-	const struct policy *policy = record->policy;
 	bool running = record->state == STATE_RUNNING;
 	const union numbers numbers = {{record->state, record->attempt,
 	    record->time_ms, record->due_ms, record->fence, record->serial,
-	    policy->attempts, policy->retry_first_ms, policy->retry_most_ms,
-	    policy->expires_ms, policy->result_ms,
-	    running ? record->lease->take->request : 0,
+	    *record->policy, running ? take_of(record)->request : 0,
 	    running ? record->lease->due_ms : 0, record_text(record).length,
 	    record->id_length, record->payload_length}};
 
@@ -173,9 +156,9 @@ static bool
 are_valid(const struct machine *machine, const union numbers *n)
 {
 	if (n->state == STATE_NONE || n->id_length == 0 || n->serial == 0 ||
-	    n->attempts == 0 || n->attempt > n->attempts ||
+	    n->policy.attempts == 0 || n->attempt > n->policy.attempts ||
 	    n->fence > machine->fence || n->serial > machine->serial ||
-	    n->retry_first_ms > n->retry_most_ms)
+	    n->policy.retry_first_ms > n->policy.retry_most_ms)
 		return false;
 	if (n->state == STATE_RUNNING)
 		return n->text_length >= 1 &&
@@ -184,52 +167,36 @@ are_valid(const struct machine *machine, const union numbers *n)
 	    (n->text_length == 0 || n->state == STATE_DEAD);
 }
 
-/* Puts the record where its numbers say; false: no memory. */
-static bool
-record_load(struct machine *machine, struct record *record,
-    const union numbers *n, const struct argument *text)
-{
-	record->attempt = n->attempt & 1023;
-	record->fence = n->fence;
-	record->serial = n->serial & MACHINE_SERIAL_MAX;
-	record->time_ms = n->time_ms;
-	if (n->state == STATE_DEAD)
-		record_give_reason(machine, record, text);
-	if (n->state == STATE_RUNNING &&
-	    !record_lease(machine, record, text, n->request, n->lease_due_ms)) {
-		record_destroy(machine, record);
-		return false;
-	}
-	record_place(machine, record, (enum machine_state)n->state);
-	return true;
-}
-
 bool
 machine_load_record(struct machine *machine, const void *bytes, size_t length)
 {
 	struct reader reader = {
 	    bytes, (const unsigned char *)bytes + length, false};
-	struct machine_task task;
-	struct argument text;
-	struct policy policy;
-	union numbers n;
+	struct argument text, id, payload;
 	struct record *record;
+	union numbers n;
 
 	get(&reader, n.all, most.all, NUMBERS);
-	text =
-	    (struct argument){get_bytes(&reader, n.text_length), n.text_length};
-	task.id =
-	    (struct argument){get_bytes(&reader, n.id_length), n.id_length};
-	task.payload = (struct argument){
-	    get_bytes(&reader, n.payload_length), n.payload_length};
-	task.due_ms = n.due_ms;
+	text = get_bytes(&reader, n.text_length);
+	id = get_bytes(&reader, n.id_length);
+	payload = get_bytes(&reader, n.payload_length);
 	if (reader.bad || reader.at != reader.end || !are_valid(machine, &n) ||
-	    machine_find(machine, &task.id) != NULL)
+	    machine_find(machine, &id) != NULL)
 		return false;
-	policy = (struct policy){{NULL}, 0, n.attempts, n.retry_first_ms,
-	    n.retry_most_ms, n.expires_ms, n.result_ms};
-	record = record_create(machine, &policy, &task);
-	return record != NULL && record_load(machine, record, &n, &text);
+	record = record_create(
+	    machine, &n.policy, &(struct machine_task){id, payload, n.due_ms});
+	if (record == NULL)
+		return false;
+	record->attempt = n.attempt & 1023;
+	record->fence = n.fence;
+	record->serial = n.serial & MACHINE_SERIAL_MAX;
+	record->time_ms = n.time_ms;
+	if (n.state == STATE_DEAD)
+		record_give_reason(machine, record, &text);
+	if (n.state == STATE_RUNNING)
+		record_lease(machine, record, &text, n.request, n.lease_due_ms);
+	record_place(machine, record, (enum machine_state)n.state);
+	return true;
 }
 
 /* Each record is in its place by the way in which it was loaded. */
@@ -257,7 +224,8 @@ machine_walk(const struct machine *machine,
 {
 	walk_list(&machine->due, visit, ctx);
 	walk_list(&machine->dead, visit, ctx);
-	wheel_walk(&machine->wheel, visit, ctx);
+	wheel_walk(&machine->waiting, visit, ctx);
+	wheel_walk(&machine->ended, visit, ctx);
 	wheel_walk(&machine->leases, visit, ctx);
 }
 
@@ -271,40 +239,28 @@ digest_bytes(uint64_t digest, const void *bytes, size_t length)
 	return digest;
 }
 
-struct digest {
-	uint64_t order, sum;
-};
-
-/* Only lists have an order that counts. */
 static void
 digest_record(const struct record *record, void *ctx)
 {
 	unsigned char numbers[NUMBERS * NUMBER_BYTES];
 	const struct argument text = record_text(record);
-	struct digest *digest = ctx;
-	bool listed = record->state == STATE_DUE || record->state == STATE_DEAD;
-	uint64_t sum = digest_bytes(listed ? digest->order : 7, numbers,
-	    (size_t)(put_numbers(record, numbers) - numbers));
+	uint64_t digest = digest_bytes(
+	    7, numbers, (size_t)(put_numbers(record, numbers) - numbers));
 
-	sum = digest_bytes(sum, text.bytes, text.length);
-	sum = digest_bytes(sum, record->bytes,
+	digest = digest_bytes(digest, text.bytes, text.length);
+	*(uint64_t *)ctx += digest_bytes(digest, record->bytes,
 	    (size_t)record->id_length + record->payload_length);
-	if (listed)
-		digest->order = sum;
-	else
-		digest->sum += sum;
 }
 
-/* Without the time. The order of a time counts when they have come due. */
+/* Without the time. An order that differs shows in the next fences. */
 uint64_t
 machine_digest(const struct machine *machine)
 {
-	struct digest digest = {digest_bytes(1, machine->saved,
-				    (SAVED_NUMBERS - 2) * sizeof(uint64_t)),
-	    0};
+	uint64_t digest = digest_bytes(
+	    1, machine->saved, (SAVED_NUMBERS - 2) * sizeof(uint64_t));
 
 	machine_walk(machine, digest_record, &digest);
-	return digest.order ^ digest.sum;
+	return digest;
 }
 
 bool

@@ -6,9 +6,8 @@
  * set; removing it merges them back.
  *
  * TREE. For the least of the numbers, a segment has words behind its buckets:
- * one for the greatest hint of each TREE_FAN buckets, one for each TREE_FAN of
- * those, and so on up to one for all. A bucket that changes costs at most
- * TREE_FAN reads in each of these levels.
+ * word n / 4 is the greatest hint of bucket n and the three beside it, and word
+ * i the greater of the words 2 i and 2 i + 1. So word 1 is the greatest of all.
  *
  * SCAN. Sorted by their hashes with the bits reversed, the entries of a bucket
  * are neighbours: the low bits that they share become a prefix. A cursor is a
@@ -22,9 +21,6 @@
 /* Entries of a bucket, on average, when the table grows. It shrinks when there
  * is less than one. */
 #define LOAD 2
-#ifndef TREE_FAN
-#define TREE_FAN 64
-#endif
 /* Neighbours among so many numbers are in neighbouring buckets; where these
  * begin depends on the seed, so that no choice of numbers fills one bucket. */
 #define ROUND 1024
@@ -148,49 +144,31 @@ static void
 tree_update(const struct table *table, size_t number)
 {
 	struct bucket *bucket = bucket_at(table, number);
-	uint64_t most = greatest(table, bucket->first), before = bucket->hint;
-	size_t i, size, stride = sizeof(struct bucket) / sizeof(uint64_t);
-	uint64_t *words, *word, *below = &bucket->hint;
+	uint64_t most, *words;
 
-	bucket->hint = most;
+	bucket->hint = greatest(table, bucket->first);
 	if (number < TABLE_FIRST)
 		return;
+	bucket -= number % 4;
+	most = greater(greater(bucket[0].hint, bucket[1].hint),
+	    greater(bucket[2].hint, bucket[3].hint));
 	words = tree_of(table, segment_of(number));
-	size = (size_t)TABLE_FIRST << segment_of(number);
-	for (number -= size; size > 1; stride = 1) {
-		word = &words[number / TREE_FAN];
-		if (most < *word && before < *word)
-			return;
-		below -= number % TREE_FAN * stride;
-		number -= number % TREE_FAN;
-		for (i = 0; most < *word && i < TREE_FAN && number + i < size;
-		     i++)
-			most = greater(most, below[i * stride]);
-		before = *word;
-		*word = most;
-		below = word;
-		number /= TREE_FAN;
-		size = (size + TREE_FAN - 1) / TREE_FAN;
-		words += size;
+	for (number /= 4; number > 0 && words[number] != most; number /= 2) {
+		words[number] = most;
+		most = greater(most, words[number ^ 1]);
 	}
 }
 
 uint64_t
 table_least(const struct table *table)
 {
-	const uint64_t *end;
 	uint64_t most = 0;
 	unsigned i;
-	size_t size;
 
 	for (i = 0; i < TABLE_FIRST; i++)
 		most = greater(most, table->first[i].hint);
-	for (i = 0; i < TABLE_SEGMENTS && table->segments[i] != NULL; i++) {
-		end = tree_of(table, i);
-		for (size = (size_t)TABLE_FIRST << i; size > 1; end += size)
-			size = (size + TREE_FAN - 1) / TREE_FAN;
-		most = greater(most, end[-1]);
-	}
+	for (i = 0; i < TABLE_SEGMENTS && table->segments[i] != NULL; i++)
+		most = greater(most, tree_of(table, i)[1]);
 	return ~most;
 }
 
@@ -250,7 +228,7 @@ static void
 table_grow(struct table *table)
 {
 	size_t added = table_buckets(table);
-	size_t words = table->numbers ? added / (TREE_FAN - 1) + 8 : 0;
+	size_t words = table->numbers ? added / 2 : 0;
 	struct bucket *segment;
 
 	if ((added & (added - 1)) == 0) {

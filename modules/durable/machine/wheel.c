@@ -23,75 +23,70 @@ node_of(struct record *record)
 					      : &record->by_time;
 }
 
-/* The first record of a group. */
+/* The first record of a time; NULL: there is none. */
 static struct record *
-first_of(const struct wheel *wheel, const struct node *group)
+first_at(const struct table *wheel, uint64_t time_ms)
 {
+	struct node *node = table_find(wheel, &time_ms, sizeof(time_ms));
 	size_t length;
 
-	return container_of(
-	    wheel->groups.key(group, &length), struct record, time_ms);
-}
-
-static struct node *
-group_find(const struct wheel *wheel, uint64_t time_ms)
-{
-	return table_find(&wheel->groups, &time_ms, sizeof(time_ms));
+	return node == NULL
+	    ? NULL
+	    : container_of(wheel->key(node, &length), struct record, time_ms);
 }
 
 void
-wheel_insert(struct wheel *wheel, struct record *record)
+wheel_insert(struct table *wheel, struct record *record)
 {
-	const struct node *group = group_find(wheel, record->time_ms);
+	struct record *first = first_at(wheel, record->time_ms);
 
-	if (record->time_ms < wheel->next)
-		wheel->next = record->time_ms;
-	if (group != NULL) {
-		list_insert(&first_of(wheel, group)->link, &record->link);
+	if (first != NULL) {
+		list_insert(&first->link, &record->link);
 		return;
 	}
 	list_init(&record->link);
-	table_insert(&wheel->groups, node_of(record));
+	table_insert(wheel, node_of(record));
 }
 
 void
-wheel_remove(struct wheel *wheel, struct record *record)
+wheel_remove(struct table *wheel, struct record *record)
 {
 	struct record *after =
 	    container_of(record->link.next, struct record, link);
-	struct node *node = node_of(record);
 
-	if (after != record) {
-		if (group_find(wheel, record->time_ms) == node)
-			table_replace(&wheel->groups, node, node_of(after));
-		list_remove(&record->link);
+	if (after == record) {
+		table_remove(wheel, node_of(record));
 		return;
 	}
-	table_remove(&wheel->groups, node);
-	if (record->time_ms == wheel->next)
-		wheel->next = table_least(&wheel->groups);
+	if (first_at(wheel, record->time_ms) == record)
+		table_replace(wheel, node_of(record), node_of(after));
+	list_remove(&record->link);
 }
 
 void
-wheel_turn(struct wheel *wheel, uint64_t now_ms, size_t *work,
+wheel_turn(struct table *wheel, uint64_t now_ms, size_t *work,
     void (*act)(struct machine *machine, struct record *record),
     struct machine *machine)
 {
-	for (; *work > 0 && wheel->next <= now_ms; --*work)
-		act(machine, first_of(wheel, group_find(wheel, wheel->next)));
+	uint64_t time_ms;
+
+	for (; *work > 0 && (time_ms = table_least(wheel)) <= now_ms; --*work)
+		act(machine, first_at(wheel, time_ms));
 }
 
 struct walk {
-	const struct wheel *wheel;
+	const struct table *wheel;
 	void (*visit)(const struct record *record, void *ctx);
 	void *ctx;
 };
 
 static void
-walk_group(struct node *node, void *ctx)
+walk_time(struct node *node, void *ctx)
 {
 	const struct walk *walk = ctx;
-	const struct record *first = first_of(walk->wheel, node);
+	size_t length;
+	const struct record *first = container_of(
+	    walk->wheel->key(node, &length), struct record, time_ms);
 	const struct record *record = first;
 
 	do {
@@ -101,13 +96,13 @@ walk_group(struct node *node, void *ctx)
 }
 
 void
-wheel_walk(const struct wheel *wheel,
+wheel_walk(const struct table *wheel,
     void (*visit)(const struct record *record, void *ctx), void *ctx)
 {
 	struct walk walk = {wheel, visit, ctx};
 	uint64_t cursor = 0;
 
 	do
-		cursor = table_scan(&wheel->groups, cursor, walk_group, &walk);
+		cursor = table_scan(wheel, cursor, walk_time, &walk);
 	while (cursor != 0);
 }

@@ -131,7 +131,8 @@ refusal(const struct command *command, const struct queue *queue)
 {
 	if (command->writes && mastership == 0)
 		return "READONLY this server is a replica";
-	if (!command->adds || (queue != NULL && queue->machine->memory_level))
+	if (!command->adds ||
+	    (queue != NULL && queue->machine->settings.memory_level))
 		return NULL;
 	return level_error();
 }

@@ -42,19 +42,25 @@ queue_key(const struct node *node, size_t *length)
 	return queue->name;
 }
 
+static struct machine *
+machine_new(const struct queues *queues)
+{
+	struct machine *machine = machine_create(queues->seed);
+
+	machine->tracked = true;
+	machine->fence = queues->fence;
+	return machine;
+}
+
 static struct queue *
 queue_create(struct queues *queues, const char *name, size_t length)
 {
 	struct queue *queue = calloc(1, sizeof(*queue) + length);
 
 	if (queue != NULL)
-		queue->machine = machine_create(queues->seed);
-	if (queue == NULL || queue->machine == NULL) {
-		free(queue);
+		queue->machine = machine_new(queues);
+	if (queue == NULL)
 		return NULL;
-	}
-	queue->machine->tracked = true;
-	queue->machine->fence = queues->fence;
 	machine_new_epoch(queue->machine);
 	clock_begin(&queue->clock, queue->machine);
 	queue->name_length = length;
@@ -248,6 +254,9 @@ queues_run(struct queues *queues, struct queue *queue,
 	}
 	call->machine = queue->machine;
 	call->time = clock_time(&queue->clock);
+	/* So that STAT can say how far the queue is ahead of it. */
+	if (!command->writes)
+		call->time.now_ms = clock_read_ns(CLOCK_REALTIME) / CLOCK_MS_NS;
 	command_run(command, call);
 	if (stored_revision(queue->machine) != revision)
 		mark_dirty(queues, queue);
@@ -257,13 +266,12 @@ queues_run(struct queues *queues, struct queue *queue,
 static bool
 is_empty(const struct queue *queue)
 {
+	static const struct machine_settings none;
 	const struct machine *machine = queue->machine;
-	const struct machine_limits *limits = &machine->limits;
 
 	return queue->number != 0 && list_is_empty(&queue->waiting) &&
-	    machine->records.count == 0 && !machine->paused &&
-	    !machine->memory_level && limits->running == 0 &&
-	    limits->rate == 0 && limits->pending == 0;
+	    machine->records.count == 0 &&
+	    memcmp(&machine->settings, &none, sizeof(none)) == 0;
 }
 
 void
@@ -368,7 +376,7 @@ put_all(struct queues *queues)
 	size_t length;
 
 	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next)
-		durable = durable || !queue->machine->memory_level;
+		durable = durable || !queue->machine->settings.memory_level;
 	error = store_begin(queues->store, durable);
 	for (queue = queues->dirty; queue != NULL && error == STORE_OK;
 	     queue = queue->dirty_next)
@@ -414,8 +422,8 @@ undo_queue(struct queues *queues, struct queue *queue)
 
 	if (queue->number == 0) {
 		/* It was made in this transaction. */
-		machine_clear(queue->machine);
-		queue->machine->fence = queues->fence;
+		machine_destroy(queue->machine);
+		queue->machine = machine_new(queues);
 	} else if (!machine_undo(queue->machine, stored_row, &rows)) {
 		return false;
 	}

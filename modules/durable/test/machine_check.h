@@ -9,7 +9,7 @@ struct check {
 	const struct machine *machine;
 	size_t count[STATES]; /* of those in the table */
 	size_t placed[STATES]; /* of those in wheels and lists */
-	const struct wheel *wheel; /* that is walked */
+	const struct table *wheel; /* that is walked */
 	unsigned states; /* that its records may have */
 	const char *broken;
 };
@@ -48,10 +48,14 @@ check_record(struct node *node, void *ctx)
 static inline void
 check_take(struct node *node, void *ctx)
 {
-	const struct take *take = (const void *)node;
+	const struct shared *take = (const void *)node;
+	const struct link *link = take->leases.next;
+	uint64_t leases = 0;
 
-	check_that(
-	    ctx, !list_is_empty(&take->leases), "4: a take without a lease");
+	for (; link != &take->leases; link = link->next)
+		leases++;
+	check_that(ctx, leases > 0 && leases == take->references,
+	    "4: a take has a wrong number of leases");
 }
 
 static inline void
@@ -63,12 +67,13 @@ check_placed(const struct record *record, void *ctx)
 	check_that(check, check->states >> record->state & 1,
 	    "1: a record is in the place of another state");
 	check_that(check,
-	    check->wheel == NULL || record->time_ms >= check->wheel->next,
+	    check->wheel == NULL ||
+		record->time_ms >= table_least(check->wheel),
 	    "a wheel passes a record over");
 }
 
 static inline void
-check_wheel(struct check *check, const struct wheel *wheel, unsigned states)
+check_wheel(struct check *check, const struct table *wheel, unsigned states)
 {
 	check->wheel = wheel;
 	check->states = states;
@@ -103,8 +108,9 @@ machine_check(const struct machine *machine)
 		cursor =
 		    table_scan(&machine->takes, cursor, check_take, &check);
 	while (cursor != 0);
-	check_wheel(&check, &machine->wheel,
-	    1U << STATE_WAITING | 1U << STATE_DONE | 1U << STATE_CANCELLED);
+	check_wheel(&check, &machine->waiting, 1U << STATE_WAITING);
+	check_wheel(
+	    &check, &machine->ended, 1U << STATE_DONE | 1U << STATE_CANCELLED);
 	check_wheel(&check, &machine->leases, 1U << STATE_RUNNING);
 	check_list(&check, &machine->due, 1U << STATE_DUE);
 	check_list(&check, &machine->dead, 1U << STATE_DEAD);
