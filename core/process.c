@@ -12,9 +12,10 @@
  * new one, with an empty registry and a new lock: the thread that held the old
  * lock at the fork does not exist in the child.
  *
- * REGISTRY. A list of the live timers. hwt_destroy removes the timer under the
- * lock before it frees anything: so a thread that holds the lock may use the
- * timers in the list. No thread waits while it holds it.
+ * REGISTRY. The live timers, in lists by their serials, so that one is found in
+ * constant time. hwt_destroy removes the timer under the lock before it frees
+ * anything: so a thread that holds the lock may use those in the lists. No
+ * thread waits while it holds it.
  *
  * EDGES
  *   E:epoch     renewing the registry and the shared timer's word, release
@@ -24,6 +25,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <string.h>
 
 #include "core/debug.h"
 #include "core/timer.h"
@@ -31,6 +33,7 @@
 #define EPOCH_NONE 0
 #define EPOCH_RENEWING 1
 #define MANY_WORKERS 64u
+#define LISTS 1024u
 
 struct debug debug;
 
@@ -38,10 +41,9 @@ struct epoch_place process_epoch_at;
 
 static struct {
 	pthread_mutex_t lock;
-	struct hwt *first;
+	struct hwt *list[LISTS];
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-a64_t process_destroyed;
 a64_t process_shared;
 /* Running workers; whether the warning about their number was written. */
 static a64_t workers, warned;
@@ -84,9 +86,8 @@ process_renew(void)
 		return;
 	}
 	registry.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	registry.first = NULL;
 	/* The timers of the parent do not exist here. */
-	(void)a64_add_seq(&process_destroyed, 1);
+	memset(registry.list, 0, sizeof(registry.list));
 	a64_store_relaxed(&workers, 0);
 	a64_store_relaxed(&warned, 0);
 	a64_store_relaxed(&process_shared, 0);
@@ -130,34 +131,48 @@ process_unlock(void)
 void
 process_add_timer(struct hwt *timer)
 {
+	struct hwt **list;
+
 	process_lock();
 	timer->serial = ++last_serial;
-	timer->registry_next = registry.first;
-	timer->registry_link = &registry.first;
-	if (registry.first != NULL)
-		registry.first->registry_link = &timer->registry_next;
-	registry.first = timer;
+	list = &registry.list[timer->serial % LISTS];
+	timer->registry_next = *list;
+	*list = timer;
 	process_unlock();
 }
 
 void
 process_remove_timer(struct hwt *timer)
 {
-	struct hwt *next;
+	struct hwt **link;
 
 	process_lock();
-	next = timer->registry_next;
-	*timer->registry_link = next;
-	if (next != NULL)
-		next->registry_link = timer->registry_link;
-	(void)a64_add_seq(&process_destroyed, 1);
+	link = &registry.list[timer->serial % LISTS];
+	while (*link != timer)
+		link = &(*link)->registry_next;
+	*link = timer->registry_next;
 	process_unlock();
+}
+
+bool
+process_has_timer(uint64_t serial)
+{
+	const struct hwt *timer = registry.list[serial % LISTS];
+
+	while (timer != NULL && timer->serial != serial)
+		timer = timer->registry_next;
+	return timer != NULL;
 }
 
 const struct hwt *
 process_next_timer(const struct hwt *timer)
 {
-	return timer != NULL ? timer->registry_next : registry.first;
+	const struct hwt *next = timer != NULL ? timer->registry_next : NULL;
+	size_t i = timer != NULL ? timer->serial % LISTS + 1 : 0;
+
+	while (next == NULL && i < LISTS)
+		next = registry.list[i++];
+	return next;
 }
 
 bool

@@ -10,18 +10,16 @@
  * cache: the C library calls destructors again only so often, and a cache that
  * is claimed after the last time would never be returned.
  *
- * The slot of a destroyed timer is reused when the thread needs one. A count of
- * destroyed timers shows whether there can be any; the thread then searches the
- * registry, unless another thread holds its lock: no call waits here. After a
- * failed attempt to get a cache, it makes no other for ATTACH_SKIP calls: this
- * bounds the average cost of searching.
+ * The slot of a destroyed timer is reused when the thread needs one: it asks
+ * the registry, unless another thread holds its lock: no call waits here. After
+ * a failed attempt to get a cache, it makes no other for ATTACH_SKIP calls:
+ * this bounds the average cost of asking.
  *
  * A thread's slots are its own. There are no edges here: that of caches is in
  * record.c, and all else is under the registry's lock.
  */
 #define _GNU_SOURCE
 #include <signal.h>
-#include <string.h>
 
 #include "core/timer.h"
 
@@ -37,21 +35,16 @@ static pthread_key_t exit_key;
 static bool exit_key_made;
 
 /* With the registry's lock held: empties the slots of destroyed timers, whose
- * caches were freed with them. Only timers in the registry are dereferenced. */
+ * caches were freed with them. */
 static void
 forget_destroyed(void)
 {
-	struct thread_slot live[THREAD_SLOTS] = {{0}};
-	const struct hwt *timer = NULL;
 	int i;
 
-	while ((timer = process_next_timer(timer)) != NULL) {
-		for (i = 0; i < THREAD_SLOTS; i++) {
-			if (thread_state.slot[i].serial == timer->serial)
-				live[i] = thread_state.slot[i];
-		}
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		if (!process_has_timer(thread_state.slot[i].serial))
+			thread_state.slot[i] = (struct thread_slot){0};
 	}
-	memcpy(thread_state.slot, live, sizeof(live));
 }
 
 static void
@@ -152,13 +145,10 @@ static struct thread_slot *
 vacant_slot(void)
 {
 	struct thread_slot *slot = find_slot(NULL);
-	uint64_t destroyed = a64_load_relaxed(&process_destroyed);
 
-	if (slot == NULL && thread_state.destroyed_seen != destroyed &&
-	    process_trylock()) {
+	if (slot == NULL && process_trylock()) {
 		forget_destroyed();
 		process_unlock();
-		thread_state.destroyed_seen = destroyed;
 		slot = find_slot(NULL);
 	}
 	return slot;

@@ -44,8 +44,6 @@ struct thread_state {
 	 * thread-specific data run. */
 	struct run_frame worker_frame;
 	struct clock_sample sample;
-	/* process_destroyed when destroyed timers were last searched for. */
-	uint64_t destroyed_seen;
 	unsigned attach_skip;
 	/* Whether thread_exits will be called; whether it was. */
 	bool watched, exited;

@@ -81,7 +81,7 @@ struct hwt {
 	struct hwt_wake wake;
 	struct hwt_log log;
 	bool shared; /* the process-wide one */
-	struct hwt *registry_next, **registry_link;
+	struct hwt *registry_next;
 
 	/* A push that is due before this must wake the worker. 0: it is awake,
 	 * or wakes at the next boundary. 1: only due_ns 0 wakes it. */
