@@ -154,14 +154,14 @@ process_remove_timer(struct hwt *timer)
 	process_unlock();
 }
 
-bool
-process_has_timer(uint64_t serial)
+struct hwt *
+process_find_timer(uint64_t serial)
 {
-	const struct hwt *timer = registry.list[serial % LISTS];
+	struct hwt *timer = registry.list[serial % LISTS];
 
 	while (timer != NULL && timer->serial != serial)
 		timer = timer->registry_next;
-	return timer != NULL;
+	return timer;
 }
 
 const struct hwt *

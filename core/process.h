@@ -48,10 +48,10 @@ void process_unlock(void);
 /* Registers a timer and gives it its serial. */
 void process_add_timer(struct hwt *timer);
 void process_remove_timer(struct hwt *timer);
-/* With the lock held: whether a live timer has that serial. */
-bool process_has_timer(uint64_t serial);
+/* With the lock held: the live timer with that serial, or NULL. */
+struct hwt *process_find_timer(uint64_t serial);
 /* With the lock held: the timer after that one, or the first for NULL; NULL:
- * there is none. Visits all lists. */
+ * there is none. */
 const struct hwt *process_next_timer(const struct hwt *timer);
 
 /* The shared timer: core/shared.c. 0 in a child that takes its epoch. */

@@ -34,33 +34,22 @@ _Thread_local struct thread_state thread_state THREAD_STATE_MODEL;
 static pthread_key_t exit_key;
 static bool exit_key_made;
 
-/* With the registry's lock held: empties the slots of destroyed timers, whose
- * caches were freed with them. */
-static void
-forget_destroyed(void)
-{
-	int i;
-
-	for (i = 0; i < THREAD_SLOTS; i++) {
-		if (!process_has_timer(thread_state.slot[i].serial))
-			thread_state.slot[i] = (struct thread_slot){0};
-	}
-}
-
 static void
 thread_exits(void *state)
 {
 	struct thread_slot slot;
+	struct hwt *timer;
 	int i;
 
 	(void)state;
 	process_lock();
-	forget_destroyed();
 	for (i = 0; i < THREAD_SLOTS; i++) {
 		slot = thread_state.slot[i];
 		thread_state.slot[i] = (struct thread_slot){0};
-		if (slot.timer != NULL)
-			cache_release(slot.timer, slot.cache);
+		/* The cache of a destroyed timer was freed with it. */
+		timer = process_find_timer(slot.serial);
+		if (timer != NULL)
+			cache_release(timer, slot.cache);
 	}
 	thread_state.exited = true;
 	process_unlock();
@@ -118,12 +107,11 @@ watch_thread_exit(bool may_allocate)
 	return thread_state.watched;
 }
 
-/* The slot of a timer, or for NULL one that holds no cache. It is put first for
- * the next time. NULL: there is none. */
+/* The slot of a timer, by its serial, or for 0 one that holds no cache. It is
+ * put first for the next time. NULL: there is none. */
 static struct thread_slot *
-find_slot(const struct hwt *timer)
+find_slot(uint64_t serial)
 {
-	uint64_t serial = timer != NULL ? timer->serial : 0;
 	struct thread_slot *first = &thread_state.slot[0];
 	struct thread_slot found;
 	int i;
@@ -144,20 +132,25 @@ find_slot(const struct hwt *timer)
 static struct thread_slot *
 vacant_slot(void)
 {
-	struct thread_slot *slot = find_slot(NULL);
+	struct thread_slot *slot = find_slot(0);
+	int i;
 
-	if (slot == NULL && process_trylock()) {
-		forget_destroyed();
-		process_unlock();
-		slot = find_slot(NULL);
+	if (slot != NULL || !process_trylock())
+		return slot;
+	for (i = 0; i < THREAD_SLOTS; i++) {
+		if (process_find_timer(thread_state.slot[i].serial) == NULL) {
+			slot = &thread_state.slot[i];
+			*slot = (struct thread_slot){0};
+		}
 	}
+	process_unlock();
 	return slot;
 }
 
 struct cache *
 thread_attach_cache(struct hwt *timer, bool may_allocate)
 {
-	struct thread_slot *slot = find_slot(timer);
+	struct thread_slot *slot = find_slot(timer->serial);
 	struct cache *cache = NULL;
 
 	if (slot != NULL)
@@ -175,7 +168,7 @@ thread_attach_cache(struct hwt *timer, bool may_allocate)
 		thread_state.attach_skip = ATTACH_SKIP;
 		return &timer->store.shared_cache;
 	}
-	*slot = (struct thread_slot){timer, timer->serial, cache};
+	*slot = (struct thread_slot){timer->serial, cache};
 	return cache;
 }
 

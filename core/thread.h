@@ -22,10 +22,8 @@ struct run_frame {
 	struct run_frame *outer;
 };
 
-/* The cache that this thread uses for a timer. The timer may be destroyed and
- * another one have its address: then the serial differs. */
+/* The cache that this thread uses for a timer, which may be destroyed. */
 struct thread_slot {
-	struct hwt *timer;
 	uint64_t serial;
 	struct cache *cache;
 };

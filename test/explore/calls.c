@@ -32,7 +32,7 @@ program_thread(unsigned i)
 {
 	if (prepared[i] != NULL)
 		thread_state.slot[0] =
-		    (struct thread_slot){timer, timer->serial, prepared[i]};
+		    (struct thread_slot){timer->serial, prepared[i]};
 }
 
 #define NAME(member) \
