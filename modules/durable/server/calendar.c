@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define DAY_S 86400
@@ -32,18 +33,12 @@ zone_is_there(const char *name)
 {
 	static const char fine[] = "abcdefghijklmnopqrstuvwxyz"
 				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-/";
-	char path[sizeof(ZONES) + ZONE_MAX], mark[4] = "";
-	FILE *file;
+	char path[sizeof(ZONES) + ZONE_MAX];
+	struct stat file;
 
-	if (strspn(name, fine) != strlen(name) || strlen(name) > ZONE_MAX)
-		return false;
 	(void)snprintf(path, sizeof(path), ZONES "%.*s", ZONE_MAX, name);
-	file = fopen(path, "re");
-	if (file == NULL)
-		return false;
-	(void)!fread(mark, sizeof(mark), 1, file);
-	(void)fclose(file);
-	return memcmp(mark, "TZif", sizeof(mark)) == 0;
+	return strspn(name, fine) == strlen(name) && strlen(name) <= ZONE_MAX &&
+	    stat(path, &file) == 0 && S_ISREG(file.st_mode);
 }
 
 /* By how much clocks are ahead of UTC. */
@@ -54,22 +49,6 @@ offset_at(int64_t at)
 	struct tm tm;
 
 	return localtime_r(&time, &tm) != NULL ? tm.tm_gmtoff : 0;
-}
-
-/* When clocks change between two times, which have different offsets. */
-static int64_t
-find_change(int64_t low, int64_t high)
-{
-	int64_t offset = offset_at(low), middle;
-
-	while (high - low > 1) {
-		middle = low + (high - low) / 2;
-		if (offset_at(middle) == offset)
-			low = middle;
-		else
-			high = middle;
-	}
-	return high;
 }
 
 /* Reading a line. */
@@ -202,74 +181,52 @@ calendar_read(struct calendar *calendar, uint64_t every_s, const char *cron,
 /* The next occurrence. */
 
 static bool
-day_fits(const struct calendar *calendar, const struct tm *tm)
+day_fits(const struct calendar *calendar, int64_t local)
 {
-	bool day = calendar->days >> tm->tm_mday & 1;
-	bool weekday = calendar->weekdays >> tm->tm_wday & 1;
+	const time_t time = (time_t)local;
+	bool day, weekday;
+	struct tm tm;
 
-	return calendar->months >> (tm->tm_mon + 1) & 1 &&
+	(void)gmtime_r(&time, &tm);
+	day = calendar->days >> tm.tm_mday & 1;
+	weekday = calendar->weekdays >> tm.tm_wday & 1;
+	return calendar->months >> (tm.tm_mon + 1) & 1 &&
 	    (calendar->both ? day && weekday : day || weekday);
 }
 
-/* The first local time from one on, and before another, that the line names; or
- * that. */
-static int64_t
-local_next(const struct calendar *calendar, int64_t local, int64_t before)
+static bool
+is_named(const struct calendar *calendar, int64_t local)
 {
-	struct tm tm;
-
-	for (local = (local + 59) / 60 * 60; local < before;) {
-		const time_t time = (time_t)local;
-
-		(void)gmtime_r(&time, &tm);
-		if (!day_fits(calendar, &tm))
-			local += DAY_S - local % DAY_S;
-		else if (!(calendar->hours >> tm.tm_hour & 1))
-			local += 3600 - local % 3600;
-		else if (!(calendar->minutes >> tm.tm_min & 1))
-			local += 60;
-		else
-			return local;
-	}
-	return before;
+	return day_fits(calendar, local) &&
+	    calendar->hours >> local / 3600 % 24 & 1 &&
+	    calendar->minutes >> local / 60 % 60 & 1;
 }
 
-/* The first occurrence from a time on, and before another, between which clocks
- * do not change; or that. */
-static int64_t
-part_next(const struct calendar *calendar, int64_t at, int64_t end)
-{
-	int64_t offset = offset_at(at), local = at + offset;
-	int64_t before = end + offset, earlier = at - SET_BACK_S, change, shown;
-
-	if (!calendar->wild && offset_at(earlier) != offset) {
-		/* Clocks have shown all local times before this one. */
-		change = find_change(earlier, at);
-		shown = change + offset_at(earlier);
-		if (change == at && shown < local &&
-		    local_next(calendar, shown, local) < local)
-			return at;
-		if (shown > local)
-			local = shown;
-	}
-	return local < before ? local_next(calendar, local, before) - offset
-			      : end;
-}
-
+/* Looks at each minute; first at those of some hours before, for what clocks
+ * have shown. A day that the line does not name is left out, unless clocks
+ * change within 24 hours. */
 int64_t
 calendar_next(const struct calendar *calendar, int64_t after)
 {
-	int64_t at = (after / 60 + 1) * 60, until = after + NEVER_S, end, next;
+	int64_t at = (after / 60 + 1) * 60 - SET_BACK_S, shown = 0;
+	int64_t local, from, rest;
 
 	if (calendar->every_s != 0)
 		return (after / calendar->every_s + 1) * calendar->every_s;
-	for (; at < until; at = end) {
-		end = at + DAY_S;
-		if (offset_at(end) != offset_at(at))
-			end = find_change(at, end);
-		next = part_next(calendar, at, end);
-		if (next < end)
-			return next;
+	for (; at < after + NEVER_S; at += 60) {
+		local = at + offset_at(at);
+		from = calendar->wild || shown == 0 ? local : shown + 60;
+		for (; from <= local; from += 60) {
+			if (at > after && is_named(calendar, from))
+				return at;
+		}
+		rest = DAY_S - 60 - local % DAY_S;
+		if (!day_fits(calendar, local) &&
+		    offset_at(at + DAY_S) == offset_at(at)) {
+			at += rest;
+			local += rest;
+		}
+		shown = local > shown ? local : shown;
 	}
 	return -1;
 }

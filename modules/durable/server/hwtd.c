@@ -184,7 +184,6 @@ int
 main(int argc, char **argv)
 {
 	struct server *server = NULL;
-	struct schedules *schedules;
 	struct hwt_durable *durable;
 	const char *why;
 	pthread_t thread;
@@ -214,14 +213,14 @@ main(int argc, char **argv)
 		if (why != NULL)
 			program_fail(1, "--http: %s", why);
 	}
-	if (schedules_start(&schedules, durable) != 0)
+	if (schedules_start(durable) != 0)
 		program_fail(1, "cannot start: no thread");
 	printf("hwtd: ready\n");
 	(void)fflush(stdout);
 	(void)sigwait(&signals, &number);
 	if (given.http != NULL)
 		http_stop();
-	if (schedules_stop(schedules))
+	if (schedules_stop() == 0)
 		(void)hwt_durable_close(durable);
 	if (server == NULL)
 		return 0;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,11 +24,8 @@
 #define ID_BYTES (HWT_DURABLE_ID_MAX + 1)
 #define RESCHEDULE_MOST_S (3600 * DAY_S) /* less than ten years */
 
-struct schedules {
-	struct hwt_durable *durable;
-	struct hwt_durable_worker *worker;
-	int said; /* the last error */
-};
+static struct hwt_durable *durable;
+static struct hwt_durable_worker *worker;
 
 /* What a payload says. */
 struct schedule {
@@ -127,7 +123,7 @@ write_id(
 /* Adds the occurrences from a time on that have come, and sets it to the first
  * that was not added. */
 static int
-add_occurrences(struct hwt_durable *durable, const struct schedule *schedule,
+add_occurrences(const struct schedule *schedule,
     const struct hwt_durable_delivery *delivery, int64_t *from, int64_t now)
 {
 	struct hwt_durable_task tasks[OCCURRENCES_MAX];
@@ -159,7 +155,7 @@ add_occurrences(struct hwt_durable *durable, const struct schedule *schedule,
 /* Adds what there is to add. *next: when the schedule is due again; -1:
  * never. */
 static int
-work_off(struct hwt_durable *durable, const struct schedule *schedule,
+work_off(const struct schedule *schedule,
     const struct hwt_durable_delivery *delivery, int64_t *next)
 {
 	struct hwt_durable_stats stats;
@@ -179,7 +175,7 @@ work_off(struct hwt_durable *durable, const struct schedule *schedule,
 	least = now - (int64_t)schedule->late_s;
 	*next =
 	    calendar_next(&schedule->calendar, (due > least ? due : least) - 1);
-	error = add_occurrences(durable, schedule, delivery, next, now);
+	error = add_occurrences(schedule, delivery, next, now);
 	if (error != 0)
 		*next = due;
 	else if (*next > now + RESCHEDULE_MOST_S)
@@ -190,66 +186,53 @@ work_off(struct hwt_durable *durable, const struct schedule *schedule,
 static int
 execute(void *ctx, const struct hwt_durable_delivery *delivery)
 {
-	struct schedules *schedules = ctx;
 	struct schedule schedule = {.late_s = LATE_DEFAULT_S};
+	static int said; /* the last error */
 	int64_t next = 0;
 	int error;
 
+	(void)ctx;
 	if (delivery->id_length > HWT_DURABLE_ID_MAX - TIME_BYTES) {
 		(void)strcpy(delivery->reason, "a name has 1 to 43 bytes");
 		return HWT_DURABLE_FAIL;
 	}
 	if (!read_schedule(&schedule, delivery, delivery->reason))
 		return HWT_DURABLE_FAIL;
-	error = work_off(schedules->durable, &schedule, delivery, &next);
+	error = work_off(&schedule, delivery, &next);
 	if (error == -EINVAL || (error == 0 && next < 0)) {
 		(void)strcpy(delivery->reason,
 		    error == 0 ? "it never occurs again" : error_text(error));
 		return HWT_DURABLE_FAIL;
 	}
-	if (error != 0 && error != schedules->said)
+	if (error != 0 && error != said)
 		(void)fprintf(
 		    stderr, "hwtd: schedules: %s\n", error_text(error));
-	schedules->said = error;
+	said = error;
 	if (error != 0)
 		(void)usleep(500000);
 	/* That ends this attempt, and counts attempts from 1 again. If it
 	 * fails, the schedule is tried again. */
 	if (next > 0 || error == 0)
-		(void)hwt_durable_reschedule(schedules->durable, QUEUE,
-		    delivery->id, delivery->id_length, (uint64_t)next * NS,
-		    HWT_DURABLE_AT);
+		(void)hwt_durable_reschedule(durable, QUEUE, delivery->id,
+		    delivery->id_length, (uint64_t)next * NS, HWT_DURABLE_AT);
 	return HWT_DURABLE_RETRY;
 }
 
 int
-schedules_start(struct schedules **started, struct hwt_durable *durable)
+schedules_start(struct hwt_durable *with)
 {
-	struct schedules *schedules = calloc(1, sizeof(*schedules));
 	const struct hwt_durable_worker_options options = {
 	    .queue = QUEUE,
 	    .callback = execute,
-	    .ctx = schedules,
 	    .visibility_ns = VISIBILITY,
 	};
-	int error;
 
-	if (schedules == NULL)
-		return -ENOMEM;
-	schedules->durable = durable;
-	error = hwt_durable_worker_start(&schedules->worker, durable, &options);
-	if (error != 0)
-		free(schedules);
-	else
-		*started = schedules;
-	return error;
+	durable = with;
+	return hwt_durable_worker_start(&worker, durable, &options);
 }
 
-bool
-schedules_stop(struct schedules *schedules)
+int
+schedules_stop(void)
 {
-	if (hwt_durable_worker_stop(schedules->worker, STOP_WITHIN) != 0)
-		return false;
-	free(schedules);
-	return true;
+	return hwt_durable_worker_stop(worker, STOP_WITHIN);
 }

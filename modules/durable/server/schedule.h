@@ -17,11 +17,9 @@
 
 #include "modules/durable/hwt_durable.h"
 
-struct schedules;
-
-/* After calendar_begin. 0 or -errno. One of a process. */
-int schedules_start(struct schedules **schedules, struct hwt_durable *durable);
-/* False: what it has taken has not ended in time. */
-bool schedules_stop(struct schedules *schedules);
+/* After calendar_begin. 0 or -errno. */
+int schedules_start(struct hwt_durable *durable);
+/* -EBUSY: what was taken has not ended in time. */
+int schedules_stop(void);
 
 #endif
