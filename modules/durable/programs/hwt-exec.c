@@ -196,9 +196,17 @@ parse_statuses(const char *list)
 		program_usage();
 }
 
+static const struct program_option options[] = {
+    {"jobs", .number = &executor.jobs, .least = 1, .most = JOBS_MAX},
+    {"limit", .time = &executor.limit_ns},
+    {"fail-status", .read = parse_statuses},
+    {.name = NULL},
+};
+
 struct program program = {
     .name = "hwt-exec",
     .usage = usage,
+    .options = {options, worker_options, client_options},
     .work.callback = execute,
     .grace_ns = HWT_SEC(30),
 };
@@ -206,16 +214,8 @@ struct program program = {
 int
 main(int argc, char **argv)
 {
-	static const struct program_option own[] = {
-	    {"jobs", .number = &executor.jobs, .least = 1, .most = JOBS_MAX},
-	    {"limit", .time = &executor.limit_ns},
-	    {"fail-status", .read = parse_statuses},
-	    {.name = NULL},
-	};
-	const struct program_option *const options[] = {
-	    own, worker_options, client_options, NULL};
 	struct signalfd_siginfo ignored;
-	int error, signals, first = program_parse(options, argc, argv);
+	int error, signals, first = program_parse(argc, argv);
 
 	if (program.work.queue == NULL || first == argc)
 		program_usage();

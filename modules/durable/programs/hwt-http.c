@@ -490,9 +490,18 @@ read_key(const char *path)
 	read_first_line(path, http.secret, sizeof(http.secret));
 }
 
+static const struct program_option options[] = {
+    {"allow", .read = add_allowed},
+    {"calls", .number = &http.calls, .least = 1, .most = CALLS_MAX},
+    {"limit", .time = &http.limit_ns},
+    {"secret-file", .read = read_key},
+    {.name = NULL},
+};
+
 struct program program = {
     .name = "hwt-http",
     .usage = usage,
+    .options = {options, worker_options, client_options},
     .work.callback = receive,
     .grace_ns = HWT_SEC(30),
 };
@@ -500,19 +509,9 @@ struct program program = {
 int
 main(int argc, char **argv)
 {
-	static const struct program_option own[] = {
-	    {"allow", .read = add_allowed},
-	    {"calls", .number = &http.calls, .least = 1, .most = CALLS_MAX},
-	    {"limit", .time = &http.limit_ns},
-	    {"secret-file", .read = read_key},
-	    {.name = NULL},
-	};
-	const struct program_option *const options[] = {
-	    own, worker_options, client_options, NULL};
-
 	(void)curl_global_init(CURL_GLOBAL_ALL);
-	if (program_parse(options, argc, argv) != argc ||
-	    program.work.queue == NULL || http.allowed_count == 0)
+	if (program_parse(argc, argv) != argc || program.work.queue == NULL ||
+	    http.allowed_count == 0)
 		program_usage();
 	http.multi = curl_multi_init();
 	program.work.outstanding_max = http.calls;

@@ -30,8 +30,6 @@ static const char usage[] =
     "       hwtctl stat [QUEUE]\n" CLIENT_USAGE
     "WHEN is 2026-11-28T14:00:00Z, or @ and seconds of Unix time.\n";
 
-struct program program = {.name = "hwtctl", .usage = usage};
-
 /* Options, by what their values are. Each is a word of the server's command,
  * and is for those of hwtctl's commands. */
 enum value {
@@ -70,6 +68,11 @@ static struct {
     {"max", "queue", "MAX", VALUE_WORD},
     {"level", "queue", "LEVEL", VALUE_WORD},
 };
+
+static struct program_option options[GIVEN + 1]; /* of these */
+
+struct program program = {
+    .name = "hwtctl", .usage = usage, .options = {options, client_options}};
 
 /* Of --at, in ms of Unix time. */
 static uint64_t
@@ -363,25 +366,20 @@ run_stat(struct words *words, int argc, char **argv)
 	queue_name *names;
 	size_t i, j, count;
 	redisReply *stat;
-	int error, width = 24;
+	int error = read_queues(program.durable, &names, &count);
 
 	(void)argc;
 	(void)argv;
-	error = read_queues(program.durable, &names, &count);
 	if (error != 0)
 		program_fail(STATUS_SERVER, "%s", error_text(error));
-	for (i = 0; i < count; i++) {
-		if (strlen(names[i]) > (size_t)width)
-			width = (int)strlen(names[i]);
-	}
-	printf("%-*s %10s %10s %10s %10s %10s %10s\n", width, "queue",
-	    "waiting", "due", "running", "done", "dead", "cancelled");
+	for (i = 0; i < 6; i++)
+		printf("%10s ", state_text(i + 1));
+	printf("queue\n");
 	for (i = 0; i < count; i++) {
 		stat = call(names[i], words);
-		printf("%-*s", width, names[i]);
 		for (j = 1; j < 12 && j < stat->elements; j += 2)
-			printf(" %10lld", stat->element[j]->integer);
-		(void)putchar('\n');
+			printf("%10lld ", stat->element[j]->integer);
+		printf("%s\n", names[i]);
 		freeReplyObject(stat);
 	}
 	free(names);
@@ -422,19 +420,16 @@ find_command(int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	struct program_option own[GIVEN + 1] = {{.name = NULL}};
-	const struct program_option *const options[] = {
-	    own, client_options, NULL};
 	const struct command *command;
 	struct words words = {.count = 0};
 	int i, status, first;
 
 	for (i = 0; i < GIVEN; i++) {
-		own[i].name = given[i].name;
-		own[i].text = &given[i].text;
-		own[i].flag = i == PAUSE || i == RESUME;
+		options[i].name = given[i].name;
+		options[i].text = &given[i].text;
+		options[i].flag = i == PAUSE || i == RESUME;
 	}
-	first = program_parse(options, argc, argv);
+	first = program_parse(argc, argv);
 	argc -= first, argv += first;
 	command = find_command(argc, argv);
 	words_add(&words, command->word);

@@ -116,16 +116,17 @@ set_option(const struct program_option *option, const char *text)
 }
 
 int
-program_parse(const struct program_option *const *tables, int argc, char **argv)
+program_parse(int argc, char **argv)
 {
+	const struct program_option **table = program.options;
 	const struct program_option *all[OPTIONS_MAX], *option;
 	struct option known[OPTIONS_MAX + 1] = {
 	    {"version", no_argument, NULL, 'v'},
 	    {"help", no_argument, NULL, 'h'}};
 	int letter, at, count = 2;
 
-	for (; *tables != NULL; tables++) {
-		for (option = *tables; option->name != NULL; option++) {
+	for (; *table != NULL; table++) {
+		for (option = *table; option->name != NULL; option++) {
 			all[count] = option;
 			known[count++] = (struct option){option->name,
 			    option->flag ? no_argument : required_argument,

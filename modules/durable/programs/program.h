@@ -18,9 +18,11 @@ enum {
 	STATUS_SERVER = 3 /* the server was not reached, or refused */
 };
 
-/* Each program has one; those that have no worker leave the rest of it. */
+/* Each program has one; without a worker, the rest of it is not used. */
 struct program {
 	const char *name, *usage;
+	/* Up to NULL; each up to a name that is NULL. */
+	const struct program_option *options[4];
 	struct hwt_durable_options connect;
 	struct hwt_durable_worker_options work;
 	uint64_t grace_ns;
@@ -48,7 +50,7 @@ struct program_option {
 	bool flag; /* has no value; the text becomes "" */
 };
 
-/* Of hwtctl, hwt-exec and hwt-http; then a name that is NULL. */
+/* Of hwtctl, hwt-exec and hwt-http. */
 extern const struct program_option client_options[];
 #define CLIENT_USAGE                                                        \
 	"  --server SERVER        HOST:PORT (127.0.0.1:7379), unix:PATH,\n" \
@@ -64,10 +66,8 @@ extern const struct program_option worker_options[];
 	"  --visibility TIME      of a lease, which is extended (30s)\n" \
 	"  --grace TIME           at SIGTERM, for what runs (30s)\n"
 
-/* Tables, the last one NULL, each up to a name that is NULL. Returns the index
- * of the first word that is no option. */
-int program_parse(
-    const struct program_option *const *tables, int argc, char **argv);
+/* Returns the index of the first word that is no option. */
+int program_parse(int argc, char **argv);
 
 /* In ns; text moves on behind it. */
 uint64_t parse_time(const char **text);

@@ -34,8 +34,6 @@ static const char usage[] =
     "            [--http ADDRESS:PORT] [--password-file FILE]\n"
     "            [--payload BYTES] [--space NAME]\n";
 
-struct program program = {.name = "hwtd", .usage = usage};
-
 static struct {
 	const char *data, *redis, *http;
 	const char *listen[LISTEN_MAX];
@@ -108,23 +106,23 @@ listen_tcp(const char *name)
 	program_fail(1, "%s: %s", name, strerror(errno));
 }
 
+static const struct program_option own[] = {
+    {"data", .text = &given.data},
+    {"listen", .read = add_listen},
+    {"redis", .text = &given.redis},
+    {"http", .text = &given.http},
+    {"password-file", .text = &program.connect.password_file},
+    {"space", .text = &program.connect.space},
+    {"payload", .number = &given.payload_max, .least = 1, .most = PAYLOAD_MOST},
+    {.name = NULL},
+};
+
+struct program program = {.name = "hwtd", .usage = usage, .options = {own}};
+
 static void
 parse(int argc, char **argv)
 {
-	static const struct program_option own[] = {
-	    {"data", .text = &given.data},
-	    {"listen", .read = add_listen},
-	    {"redis", .text = &given.redis},
-	    {"http", .text = &given.http},
-	    {"password-file", .text = &program.connect.password_file},
-	    {"space", .text = &program.connect.space},
-	    {"payload", .number = &given.payload_max, .least = 1,
-		.most = PAYLOAD_MOST},
-	    {.name = NULL},
-	};
-	const struct program_option *const options[] = {own, NULL};
-
-	if (program_parse(options, argc, argv) != argc ||
+	if (program_parse(argc, argv) != argc ||
 	    (given.data != NULL) == (given.redis != NULL) ||
 	    (given.redis != NULL && given.listen_count > 0))
 		program_usage();
