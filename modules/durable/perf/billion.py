@@ -14,14 +14,13 @@ cause; the rates were carried, that is, the adds were never more than a second
 behind them outside of kills; and the lateness p99 outside of kills is below a
 second. Run by make billion, HOURS=1."""
 import argparse
-import os
 import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
 from main import machine  # noqa: E402
-from servers import LIMIT, PERF, SERVERS  # noqa: E402
+from servers import LIMIT, SERVERS  # noqa: E402
 
 RATE, PEAK = 11574, 34722
 SPREAD, VISIBILITY = 60, 5  # seconds
@@ -78,8 +77,8 @@ def main():
     print(f'{machine()}\n{kind.version()}', flush=True)
     with kind() as server:
         client = subprocess.Popen(
-            [os.path.join(PERF, 'load-hwt'), server.address(), 'adders=4',
-             'workers=4', 'batch=256', 'limit=256', f'rate={RATE}',
+            [*server.client(), 'adders=4', 'workers=4',
+             'batch=256', 'limit=256', f'rate={RATE}',
              f'peak={PEAK}', f'spread={SPREAD * 1000}', 'delay=100', 'kill=1',
              f'visibility={VISIBILITY * 1000}', f'seconds={seconds}',
              f'drop={given.every * 700}'], stdout=subprocess.PIPE, text=True)

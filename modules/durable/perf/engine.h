@@ -3,10 +3,9 @@
 #define HWT_DURABLE_PERF_ENGINE_H
 
 /*
- * What load.c and billion.c need of a queue. Each program is linked with one
- * implementation: hwt.c, sorted_sets.c or postgresql.c. A connection has at
- * most one request outstanding; nothing waits for an answer but the caller, in
- * poll().
+ * What load.c needs of a queue. It is linked with one implementation: redis.c or
+ * postgresql.c. A connection has at most one request outstanding; nothing waits
+ * for an answer but the caller, in poll().
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +23,7 @@ struct task {
 struct connection;
 
 /* How long a worker pauses that has got nothing; 0: the server blocks it. */
-extern const unsigned engine_pause_ms;
+extern unsigned engine_pause_ms;
 /* Milliseconds of a lease, where the engine has leases. */
 extern unsigned engine_visibility_ms;
 

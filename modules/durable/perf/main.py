@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""main.py [--only NAME,...] [--cases NAME,...] [--seconds N] [--rounds N]
+"""main.py [--only NAME ...] [--cases NAME ...] [--seconds N] [--rounds N]
 
 hwt_durable beside what people would take instead: hwtd, Redis with hwt.so,
 PostgreSQL with SKIP LOCKED, two sorted sets in Redis, BullMQ, Graphile Worker.
@@ -135,12 +135,9 @@ def print_case(case, rounds):
 
 
 def machine():
-    model = ''
     with open('/proc/cpuinfo') as file:
-        for line in file:
-            if line.startswith('model name'):
-                model = line.split(':')[1].strip()
-                break
+        model = next((line.split(':')[1].strip() for line in file
+                      if line.startswith('model name')), '')
     compiler = os.environ.get('CC', 'gcc').split()[-1]
     return (f'{model}, {os.cpu_count()} cores, Linux {platform.release()}, '
             f'{first_line(compiler, "--version")}'
@@ -149,30 +146,26 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--only', default='', help='names of engines')
-    parser.add_argument('--cases', default='', help='names of cases')
+    names = [server.name for server in SERVERS]
+    parser.add_argument('--only', nargs='+', choices=names, default=names)
+    parser.add_argument('--cases', nargs='+', choices=CASES,
+                        default=list(CASES))
     parser.add_argument('--seconds', type=int, default=5)
     parser.add_argument('--rounds', type=int, default=3)
     given = parser.parse_args()
-    only = given.only.split(',') if given.only else None
-    cases = given.cases.split(',') if given.cases else list(CASES)
-    unknown = set(cases) - set(CASES) | \
-        set(only or []) - {server.name for server in SERVERS}
-    if unknown:
-        parser.error('not known: ' + ', '.join(sorted(unknown)))
     print(machine())
     there = []
     for server in SERVERS:
-        if only is not None and server.name not in only:
+        if server.name not in given.only:
             continue
-        why = server.missing()
-        print(f'  {server.name:<12}{server.version() if not why else why}'
-              f'{", left out" if why else ""}')
-        if not why:
+        try:
+            print(f'  {server.name:<12}{server.version()}')
             there.append(server)
-    for case in cases:
+        except OSError as why:
+            print(f'  {server.name:<12}left out: {why}')
+    for case in given.cases:
         measured = [server for server in there
-                    if case in getattr(server, 'cases', CASES)]
+                    if case in (server.cases or CASES)]
         rounds = {server.name: [] for server in measured}
         for _ in range(given.rounds):
             for server in measured:

@@ -19,7 +19,7 @@
 
 #include <libpq-fe.h>
 
-const unsigned engine_pause_ms = 1;
+unsigned engine_pause_ms = 1;
 unsigned engine_visibility_ms = 30000;
 
 struct connection {

@@ -5,7 +5,6 @@ import glob
 import json
 import os
 import pwd
-import shutil
 import subprocess
 import sys
 import time
@@ -14,12 +13,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '../test'))
 import hosts  # noqa: E402
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '../../..'))
-BUILD = os.path.join(ROOT, 'build/plain')
-PERF = os.path.join(BUILD, 'modules/durable/perf')
+hosts.BUILD = os.path.join(ROOT, 'build/plain')
+PERF = os.path.join(hosts.BUILD, 'modules/durable/perf')
+MODULES = os.path.join(PERF, 'node_modules')
 TICK = os.sysconf('SC_CLK_TCK')
 PAGE = os.sysconf('SC_PAGE_SIZE')
 LIMIT = 120
-hosts.BUILD = BUILD
 
 
 def first_line(*command):
@@ -49,6 +48,8 @@ def cpu_of(pid):
 class Measured:
     """What a hosts.Host needs to be measured. In a with."""
     fill = 500000  # tasks in the case bytes
+    load = 'load-redis'
+    cases = None  # all
 
     def __enter__(self):
         return self
@@ -72,53 +73,35 @@ class Measured:
         return str(self.port)
 
     def client(self):
-        return [os.path.join(PERF, 'load-' + self.load), self.address()]
-
-    @classmethod
-    def missing(cls):
-        """Why it cannot be measured here; None: it can."""
-        client = os.path.join(PERF, 'load-' + cls.load)
-        return None if os.path.exists(client) else client + ' is not built'
+        return [os.path.join(PERF, self.load), self.address()]
 
 
 class OfNode:
     """An engine that is used from Node."""
     fill = 20000
     cases = 'add1 add16 add512 life16 life256 late1000 late5000 bytes'.split()
-    modules = os.path.join(PERF, 'node_modules')
 
     def client(self):
-        os.environ['NODE_PATH'] = self.modules
+        os.environ['NODE_PATH'] = MODULES
         return ['node', os.path.join(os.path.dirname(__file__), 'load.js'),
                 self.name, self.address()]
 
     @classmethod
-    def missing(cls):
-        return None if os.path.exists(os.path.join(cls.modules, cls.package)) \
-            else 'is not installed by npm'
-
-    @classmethod
     def version(cls):
-        with open(os.path.join(cls.modules, cls.package,
-                               'package.json')) as file:
+        with open(os.path.join(MODULES, cls.package, 'package.json')) as file:
             return f'{json.load(file)["version"]}, {super().version()}'
 
 
 class Hwtd(Measured, hosts.Server):
-    name, load = 'hwtd', 'hwt'
+    name = 'hwtd'
 
     @classmethod
     def version(cls):
-        return first_line(os.path.join(BUILD, 'hwtd'), '--version')
+        return first_line(os.path.join(hosts.BUILD, 'hwtd'), '--version')
 
 
 class Redis(Measured, hosts.Redis):
-    name, load = 'redis', 'hwt'
-
-    @classmethod
-    def missing(cls):
-        return super().missing() if shutil.which('redis-server') else \
-            'there is no redis-server'
+    name = 'redis'
 
     @classmethod
     def version(cls):
@@ -126,19 +109,23 @@ class Redis(Measured, hosts.Redis):
 
 
 class SortedSets(Redis):
-    name, load = 'sorted-sets', 'sorted_sets'
+    name = 'sorted-sets'
+
+    def address(self):
+        return f'sets:{self.port}'
 
 
 class Postgresql(Measured, hosts.Host):
     """Not as root."""
-    name, load = 'postgresql', 'postgresql'
-    folders = sorted(glob.glob('/usr/lib/postgresql/*/bin'))
+    name, load = 'postgresql', 'load-postgresql'
     user = 'postgres' if os.getuid() == 0 else None
     table = ('CREATE TABLE perf (id bigint PRIMARY KEY, due bigint NOT NULL, '
              'payload text NOT NULL); CREATE INDEX ON perf (due)')
 
-    def command(self, name, *words):
-        return [os.path.join(self.folders[-1], name), *words]
+    @staticmethod
+    def command(name, *words):
+        folders = sorted(glob.glob('/usr/lib/postgresql/*/bin'))
+        return [os.path.join(folders[-1], name), *words]
 
     def start(self):
         data = os.path.join(self.folder, 'data')
@@ -187,18 +174,16 @@ class Postgresql(Measured, hosts.Host):
         return 0  # its buffers have a fixed size
 
     @classmethod
-    def missing(cls):
-        return super().missing() if cls.folders else \
-            'there is no /usr/lib/postgresql/*/bin'
-
-    @classmethod
     def version(cls):
-        return first_line(os.path.join(cls.folders[-1], 'postgres'), '-V') + \
+        return first_line(*cls.command('postgres', '-V')) + \
             ', synchronous_commit on'
 
 
 class BullMq(OfNode, SortedSets):
     name = package = 'bullmq'
+
+    def address(self):
+        return str(self.port)
 
 
 class Graphile(OfNode, Postgresql):
