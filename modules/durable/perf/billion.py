@@ -74,7 +74,7 @@ def main():
     given = parser.parse_args()
     seconds = max(int(3600 * given.hours), 10)
     kind = {server.name: server for server in SERVERS}[given.engine]
-    print(f'{machine()}\n{kind.version()}', flush=True)
+    print(machine(), flush=True)
     with kind() as server:
         client = subprocess.Popen(
             [*server.client(), 'adders=4', 'workers=4',

@@ -412,28 +412,22 @@ static void
 run(void)
 {
 	struct pollfd polls[CLIENTS_MAX];
-	uint64_t now;
 	size_t i;
 
 	start_us = drop_us = now_us();
 	while (start_clients()) {
 		int wait_ms = 100;
 
-		now = now_us();
 		for (i = 0; i < client_count; i++) {
-			polls[i].fd = clients[i].busy
-			    ? engine_fd(clients[i].connection)
-			    : -1;
-			polls[i].events = POLLIN;
+			polls[i].fd = engine_fd(clients[i].connection);
+			polls[i].events = clients[i].busy ? POLLIN : 0;
 			if (!clients[i].busy)
-				wait_ms =
-				    clients[i].wake_us > now && wait_ms > 0 ? 1
-									    : 0;
+				wait_ms = 1;
 		}
 		if (poll(polls, client_count, wait_ms) <= 0)
 			continue;
 		for (i = 0; i < client_count; i++) {
-			if (polls[i].fd >= 0 && polls[i].revents != 0)
+			if (clients[i].busy && polls[i].revents != 0)
 				receive(&clients[i]);
 		}
 	}

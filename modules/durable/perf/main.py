@@ -8,18 +8,18 @@ Each engine fsyncs before it acknowledges, and has one scratch folder for each
 case. The client, load.c, or load.js for those of Node, is one thread beside the
 engine; the file of each engine says who would call it unfair.
 
-    add1, add16   adds a second of one task, by 1 and by 16 connections
-    add512        adds a second in batches of 512, by 4 connections
-    life16, 256   lives a second: add, take and finish, in batches
-    late1000, 5000
-                  at so many a second: from the due time until a worker has the
-                  task, and CPU of a life
-    bytes         RSS and disk of a task that waits
-    kill          the engine is killed with SIGKILL under load, and started:
-                  acknowledged and never executed; executed twice (not of
-                  BullMQ and Graphile Worker)
+    add1, 16, 512   adds a second of one task by 1 and 16 connections, and in
+                    batches of 512 by 4
+    life16, 256     lives a second: add, take and finish, in batches
+    late1000, 5000  at so many a second: from the due time until a worker has
+                    the task, and CPU of a life
+    bytes           RSS and disk of a task that waits
+    kill            the engine is killed with SIGKILL under load, and started:
+                    acknowledged and never executed; executed twice (not of
+                    BullMQ and Graphile Worker)
 
-Engines alternate within a round; a figure is the median of the rounds, with the
+The engines of Node are left out where npm has not installed them; the versions
+are in rules.mk. Engines alternate within a round; a figure is the median of the rounds, with the
 least and the most. Run by make perf-durable, PERF='--rounds 5'."""
 import argparse
 import os
@@ -30,7 +30,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from servers import LIMIT, SERVERS, first_line  # noqa: E402
+from servers import LIMIT, SERVERS  # noqa: E402
 
 CASES = {
     'add1': 'adders=1 delay=3600000 seconds={s}',
@@ -138,10 +138,12 @@ def machine():
     with open('/proc/cpuinfo') as file:
         model = next((line.split(':')[1].strip() for line in file
                       if line.startswith('model name')), '')
-    compiler = os.environ.get('CC', 'gcc').split()[-1]
+    packages = subprocess.run(
+        ['dpkg-query', '-W', '-f', '${Package} ${Version}, ', 'gcc',
+         'redis-server', 'postgresql', 'nodejs'], stdout=subprocess.PIPE,
+        text=True, check=False).stdout
     return (f'{model}, {os.cpu_count()} cores, Linux {platform.release()}, '
-            f'{first_line(compiler, "--version")}'
-            f', load {os.getloadavg()[0]:.1f} before')
+            f'{packages}load {os.getloadavg()[0]:.1f} before')
 
 
 def main():
@@ -154,18 +156,9 @@ def main():
     parser.add_argument('--rounds', type=int, default=3)
     given = parser.parse_args()
     print(machine())
-    there = []
-    for server in SERVERS:
-        if server.name not in given.only:
-            continue
-        try:
-            print(f'  {server.name:<12}{server.version()}')
-            there.append(server)
-        except OSError as why:
-            print(f'  {server.name:<12}left out: {why}')
     for case in given.cases:
-        measured = [server for server in there
-                    if case in (server.cases or CASES)]
+        measured = [server for server in SERVERS if server.name in given.only
+                    and (server.killed or case != 'kill')]
         rounds = {server.name: [] for server in measured}
         for _ in range(given.rounds):
             for server in measured:

@@ -12,7 +12,7 @@ $(durable_perf)/load-%: $(durable_perf)/load.o $(durable_perf)/%.o
 	$(call say,LD)
 	$(Q)$(link) -o $@ $^ $(durable_load_libs_$(@F)) -lm $(libs)
 
-# The engines of Node, from its registry; without it they are left out.
+# The engines of Node, from its registry.
 $(durable_perf)/node_modules:
 	$(call say,NPM)
 	$(Q)npm install --silent --no-save --prefix $(@D) \
