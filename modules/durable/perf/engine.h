@@ -3,9 +3,9 @@
 #define HWT_DURABLE_PERF_ENGINE_H
 
 /*
- * What load.c needs of a queue. It is linked with one implementation: redis.c or
- * postgresql.c. A connection has at most one request outstanding; nothing waits
- * for an answer but the caller, in poll().
+ * A queue, for load.c, which is linked with redis.c or postgresql.c. A
+ * connection has at most one request outstanding; nothing waits for an answer
+ * but the caller, in poll().
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,8 +19,8 @@ engine; the file of each engine says who would call it unfair.
                     BullMQ and Graphile Worker)
 
 The engines of Node are left out where npm has not installed them; the versions
-are in rules.mk. Engines alternate within a round; a figure is the median of the rounds, with the
-least and the most. Run by make perf-durable, PERF='--rounds 5'."""
+are in rules.mk. Engines alternate within a round; a figure is the median of the
+rounds, with the least and the most. Run by make perf-durable, PERF='--rounds 5'."""
 import argparse
 import os
 import platform
