@@ -20,7 +20,8 @@ engine; the file of each engine says who would call it unfair.
 
 The engines of Node are left out where npm has not installed them; the versions
 are in rules.mk. Engines alternate within a round; a figure is the median of the
-rounds, with the least and the most. Run by make perf-durable, PERF='--rounds 5'."""
+rounds, with the least and the most. Run by make perf-durable,
+PERF='--rounds 5'."""
 import argparse
 import os
 import platform
