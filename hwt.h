@@ -466,8 +466,8 @@ int hwt_advance(struct hwt *timer, uint64_t *tasks_started);
  * -EINVAL  not a manual timer */
 int hwt_next_wakeup(struct hwt *timer, uint64_t *wait_ns);
 
-/* Gets the process-wide timer: tick of 10 ms, made and started at the first
- * call. Only hwt_shared_shutdown can stop it. [any][cb].
+/* Gets the process-wide timer: tick of 10 ms, made and started, as hwt_start
+ * does, at the first call. Only hwt_shared_shutdown can stop it. [any][cb].
  * -EAGAIN, -ENOMEM  no thread can be created, or no clock read; call again
  * -ESHUTDOWN  after hwt_shared_shutdown */
 HWT_MUST_CHECK

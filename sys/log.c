@@ -4,16 +4,17 @@
  * stack into a list that exit walks: in a child that is forked meanwhile, the
  * stack is used again.
  *
- * A worker must not wait for whoever reads stderr. So poll is asked first: a
- * pipe that it calls writable takes PIPE_BUF bytes at once. (Several writers of
- * one pipe can be told so at the same time, and all but one then wait.) What
- * cannot be written is dropped and counted.
+ * A worker must not wait for whoever reads stderr. So poll is asked first; and
+ * since a terminal may take half a line after that, and another writer fill a
+ * pipe, these are opened anew, not to wait. If that fails, a pipe that poll
+ * calls writable takes PIPE_BUF bytes at once. What cannot be written is
+ * dropped and counted.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,14 +29,21 @@
 /* Messages that could not be written since one could. */
 static a64_t dropped;
 
-static bool
-stderr_is_writable(void)
+/* -1: it is not writable. A file is written to where its offset is. */
+static int
+stderr_open(void)
 {
 	struct pollfd polled = {.fd = STDERR_FILENO, .events = POLLOUT};
+	int fd = -1;
 
 	/* With POLLERR or POLLHUP nobody reads it any more: a write would raise
 	 * SIGPIPE. */
-	return poll(&polled, 1, 0) == 1 && polled.revents == POLLOUT;
+	if (poll(&polled, 1, 0) != 1 || polled.revents != POLLOUT)
+		return -1;
+	if (lseek(STDERR_FILENO, 0, SEEK_CUR) < 0)
+		fd = open("/proc/self/fd/2",
+		    O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return fd >= 0 ? fd : STDERR_FILENO;
 }
 
 void
@@ -45,8 +53,9 @@ log_stderr(const char *format, ...)
 	uint64_t missing;
 	size_t length;
 	va_list values;
+	int fd = stderr_open();
 
-	if (!stderr_is_writable()) {
+	if (fd < 0) {
 		(void)a64_add_seq(&dropped, 1);
 		return;
 	}
@@ -60,6 +69,8 @@ log_stderr(const char *format, ...)
 		    " (%" PRIu64 " before it were dropped)", missing);
 	length = strlen(line);
 	line[length++] = '\n';
-	if (write(STDERR_FILENO, line, length) < 0)
+	if (write(fd, line, length) < 0)
 		(void)a64_add_seq(&dropped, missing + 1);
+	if (fd != STDERR_FILENO)
+		(void)close(fd);
 }

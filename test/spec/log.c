@@ -134,3 +134,22 @@ Test(log, the_next_warning_says_how_many_were_dropped)
 {
 	in_child(warn_and_read, NULL);
 }
+
+static void
+warn_on_a_terminal(void *arg)
+{
+	int fd = posix_openpt(O_RDWR | O_NOCTTY);
+
+	(void)arg;
+	child_check(grantpt(fd) == 0 && unlockpt(fd) == 0 &&
+	    dup2(open(ptsname(fd), O_RDWR | O_NOCTTY), STDERR_FILENO) >= 0);
+	for (int i = 0; i < 1000; i++) {
+		executor_init(&recorder, EXECUTOR_REFUSES);
+		warn();
+	}
+}
+
+Test(log, a_terminal_that_takes_half_a_line_is_not_waited_for)
+{
+	in_child(warn_on_a_terminal, NULL);
+}
