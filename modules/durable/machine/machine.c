@@ -222,8 +222,7 @@ limits_wait_ms(const struct machine *machine, uint64_t steady_ms)
 uint64_t
 machine_wait_ms(const struct machine *machine, struct machine_time time)
 {
-	uint64_t next_ms =
-	    least(table_least(&machine->waiting), table_least(&machine->ended));
+	uint64_t next_ms = table_least(&machine->waiting);
 	uint64_t lease_ms = table_least(&machine->leases);
 	uint64_t wait_ms = TIME_NEVER;
 

@@ -227,7 +227,9 @@ void machine_advance(struct machine *machine, struct machine_time time);
 void machine_expire(struct machine *machine);
 
 /* In how many ms, from this time on, a take may find something or an advance
- * change something; 0: at once; TIME_NEVER: not by itself. */
+ * change something; 0: at once; TIME_NEVER: not by itself. The end of a
+ * retention does not count: each command advances, and for the memory a host
+ * does so now and then. */
 uint64_t machine_wait_ms(
     const struct machine *machine, struct machine_time time);
 

@@ -288,8 +288,6 @@ queues_tidy(struct queues *queues)
 		    time.now_ms - queue->changed_ms > EMPTY_MS;
 		if (queue->gone)
 			mark_dirty(queues, queue);
-		if (machine_wait_ms(queue->machine, time) > 0)
-			continue;
 		revision = stored_revision(queue->machine);
 		machine_advance(queue->machine, time);
 		if (stored_revision(queue->machine) != revision)

@@ -519,14 +519,16 @@ class InRedis(Hosted, unittest.TestCase):
         def call(words):
             return self.client.call(*words.split())
         # Redis 7.0 aborts if a take that waits on has replicated anything.
-        call('HWT.ADD other IN 1200 TASKS b x')
+        call('HWT.ADD other IN 1400 TASKS b x')
         dump = self.client.call('DUMP', 'other')
         call('HWT.ADD q RESULT 200 IN 0 TASKS a x')
         task = take(self.client, 'q', 1)[b'a']
         self.client.call('HWT.FINISH', 'q', 'DONE', 'TASKS', 'a', task[1])
         waiting = self.host.connect()
         waiting.send(*'HWT.TAKE q w 1 30000 BLOCK 9000'.split())
-        time.sleep(0.3)  # until the retention has ended
+        time.sleep(0.5)
+        self.assertEqual(
+            self.client.pairs('HWT.STAT', 'q')['removed-total'], 1)
         call('HWT.QUEUE q PAUSE')
         call('HWT.ADD q EXPIRES 1 IN 0 TASKS expired x')
         time.sleep(0.01)
