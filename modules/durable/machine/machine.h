@@ -333,6 +333,8 @@ minus(uint64_t a, uint64_t b)
 size_t machine_save_header(
     const struct machine *machine, unsigned char header[MACHINE_HEADER_MAX]);
 size_t record_encode(const struct record *record, unsigned char *to);
+/* Without its policy and payload; in the state STATE_NONE, that it is gone. */
+size_t record_encode_change(const struct record *record, unsigned char *to);
 /* At most so long. */
 size_t record_encoded_max(const struct record *record);
 /* Visits each record in that order. */
@@ -352,21 +354,21 @@ bool machine_load_end(const struct machine *machine);
 uint64_t machine_digest(const struct machine *machine);
 
 /*
- * ROWS. For a host that stores each record as a row, by its serial, and the
- * header. If it is tracked, the machine remembers what has changed: the host
- * stores each record that machine_changed returns, or removes its row if its
- * state is STATE_NONE, and calls machine_settle after its transaction. If that
- * did not commit, it calls machine_undo, which puts all that has changed back
- * to the stored rows, and loads the stored header: row_of returns NULL where
- * none is stored. False: no memory, or a damaged row; the machine must then be
- * loaded again.
+ * ROWS. For a host that stores what changes, in the order of its transactions.
+ * If it is tracked, the machine remembers what has changed: the host stores each
+ * record that machine_changed returns, those that are new as record_encode
+ * has them, the others by record_encode_change, and the header; and calls
+ * machine_settle after its transaction. machine_load_record takes both, in
+ * their order: a whole record replaces the one before, and the change of one
+ * that is not there changes nothing. So the host may store a record that is
+ * still there as a whole again, in the place of the first that it has stored.
  */
 /* The one after this one, or the first one after NULL; NULL: no more. */
 struct record *machine_changed(
     const struct machine *machine, const struct record *after);
 void machine_settle(struct machine *machine);
-bool machine_undo(struct machine *machine,
-    const void *(*row_of)(void *ctx, uint64_t serial, size_t *length),
-    void *ctx);
+/* The record that this stored one is the whole of, if it is still there. */
+struct record *machine_find_encoded(
+    const struct machine *machine, const void *bytes, size_t length);
 
 #endif

@@ -126,37 +126,57 @@ record_encoded_max(const struct record *record)
 	    record->id_length + record->payload_length;
 }
 
+/* Of a change, those of the policy and the payload are 0. */
 static unsigned char *
-put_numbers(const struct record *record, unsigned char *to)
+put_numbers(const struct record *record, bool whole, unsigned char *to)
 {
+	static const struct policy none;
 	bool running = record->state == STATE_RUNNING;
-	const union numbers numbers = {{record->state, record->attempt,
-	    record->time_ms, record->due_ms, record->fence, record->serial,
-	    *record->policy, running ? take_of(record)->request : 0,
-	    running ? record->lease->due_ms : 0, record_text(record).length,
-	    record->id_length, record->payload_length}};
+	const union numbers numbers = {
+	    {record->state, record->attempt, record->time_ms, record->due_ms,
+		record->fence, record->serial, whole ? *record->policy : none,
+		running ? take_of(record)->request : 0,
+		running ? record->lease->due_ms : 0, record_text(record).length,
+		record->id_length, whole ? record->payload_length : 0}};
 
 	return put(to, numbers.all, NUMBERS);
+}
+
+static size_t
+encode(const struct record *record, bool whole, unsigned char *to)
+{
+	const struct argument text = record_text(record);
+	size_t length = record->id_length;
+	unsigned char *end = put_numbers(record, whole, to);
+
+	if (whole)
+		length += record->payload_length;
+	memcpy(end, text.bytes, text.length);
+	memcpy(end + text.length, record->bytes, length);
+	return (size_t)(end - to) + text.length + length;
 }
 
 size_t
 record_encode(const struct record *record, unsigned char *to)
 {
-	const struct argument text = record_text(record);
-	size_t length = (size_t)record->id_length + record->payload_length;
-	unsigned char *end = put_numbers(record, to);
+	return encode(record, true, to);
+}
 
-	memcpy(end, text.bytes, text.length);
-	memcpy(end + text.length, record->bytes, length);
-	return (size_t)(end - to) + text.length + length;
+size_t
+record_encode_change(const struct record *record, unsigned char *to)
+{
+	return encode(record, false, to);
 }
 
 /* Whether the numbers fit to each other and to the machine. */
 static bool
 are_valid(const struct machine *machine, const union numbers *n)
 {
-	if (n->state == STATE_NONE || n->id_length == 0 || n->serial == 0 ||
-	    n->policy.attempts == 0 || n->attempt > n->policy.attempts ||
+	bool whole = n->policy.attempts > 0;
+
+	if (n->id_length == 0 || n->serial == 0 ||
+	    (whole && n->state == STATE_NONE) ||
+	    (whole && n->attempt > n->policy.attempts) ||
 	    n->fence > machine->fence || n->serial > machine->serial ||
 	    n->policy.retry_first_ms > n->policy.retry_most_ms)
 		return false;
@@ -167,36 +187,84 @@ are_valid(const struct machine *machine, const union numbers *n)
 	    (n->text_length == 0 || n->state == STATE_DEAD);
 }
 
-bool
-machine_load_record(struct machine *machine, const void *bytes, size_t length)
+/* Puts the record where its numbers say. */
+static void
+record_load(struct machine *machine, struct record *record,
+    const union numbers *n, const struct argument *text)
+{
+	record->attempt = n->attempt & 1023;
+	record->fence = n->fence;
+	record->serial = n->serial & MACHINE_SERIAL_MAX;
+	record->due_ms = n->due_ms & MACHINE_TIME_MAX_MS;
+	record->time_ms = n->time_ms;
+	if (n->state == STATE_DEAD)
+		record_give_reason(machine, record, text);
+	if (n->state == STATE_RUNNING)
+		record_lease(
+		    machine, record, text, n->request, n->lease_due_ms);
+	record_place(machine, record, (enum machine_state)n->state);
+}
+
+/* Up to the payload. */
+static struct reader
+decode(const void *bytes, size_t length, union numbers *n,
+    struct argument *text, struct argument *id)
 {
 	struct reader reader = {
 	    bytes, (const unsigned char *)bytes + length, false};
+
+	get(&reader, n->all, most.all, NUMBERS);
+	*text = get_bytes(&reader, n->text_length);
+	*id = get_bytes(&reader, n->id_length);
+	return reader;
+}
+
+bool
+machine_load_record(struct machine *machine, const void *bytes, size_t length)
+{
 	struct argument text, id, payload;
 	struct record *record;
 	union numbers n;
+	struct reader reader = decode(bytes, length, &n, &text, &id);
+	bool whole = n.policy.attempts > 0;
 
-	get(&reader, n.all, most.all, NUMBERS);
-	text = get_bytes(&reader, n.text_length);
-	id = get_bytes(&reader, n.id_length);
 	payload = get_bytes(&reader, n.payload_length);
-	if (reader.bad || reader.at != reader.end || !are_valid(machine, &n) ||
-	    machine_find(machine, &id) != NULL)
+	if (reader.bad || reader.at != reader.end || !are_valid(machine, &n))
 		return false;
-	record = record_create(
-	    machine, &n.policy, &(struct machine_task){id, payload, n.due_ms});
-	if (record == NULL)
-		return false;
-	record->attempt = n.attempt & 1023;
-	record->fence = n.fence;
-	record->serial = n.serial & MACHINE_SERIAL_MAX;
-	record->time_ms = n.time_ms;
-	if (n.state == STATE_DEAD)
-		record_give_reason(machine, record, &text);
-	if (n.state == STATE_RUNNING)
-		record_lease(machine, record, &text, n.request, n.lease_due_ms);
-	record_place(machine, record, (enum machine_state)n.state);
-	return true;
+	record = machine_find(machine, &id);
+	if (!whole && (record == NULL || record->serial != n.serial))
+		return true;
+	if (record != NULL) {
+		record_unplace(machine, record);
+		record_release(machine, record);
+	}
+	if (record != NULL && (whole || n.state == STATE_NONE))
+		record_destroy(machine, record);
+	if (n.state == STATE_NONE)
+		return true;
+	if (whole)
+		record = record_create(machine, &n.policy,
+		    &(struct machine_task){id, payload, n.due_ms});
+	else if (n.state == STATE_DONE || n.state == STATE_CANCELLED)
+		record = record_strip(machine, record);
+	if (record != NULL)
+		record_load(machine, record, &n, &text);
+	return record != NULL;
+}
+
+struct record *
+machine_find_encoded(
+    const struct machine *machine, const void *bytes, size_t length)
+{
+	struct argument text, id;
+	union numbers n;
+	struct reader reader = decode(bytes, length, &n, &text, &id);
+	struct record *record;
+
+	if (reader.bad || n.policy.attempts == 0)
+		return NULL;
+	record = machine_find(machine, &id);
+	return record != NULL && record->serial == n.serial ? record : NULL;
 }
 
 /* Each record is in its place by the way in which it was loaded. */
@@ -245,7 +313,7 @@ digest_record(const struct record *record, void *ctx)
 	unsigned char numbers[NUMBERS * NUMBER_BYTES];
 	const struct argument text = record_text(record);
 	uint64_t digest = digest_bytes(
-	    7, numbers, (size_t)(put_numbers(record, numbers) - numbers));
+	    7, numbers, (size_t)(put_numbers(record, true, numbers) - numbers));
 
 	digest = digest_bytes(digest, text.bytes, text.length);
 	*(uint64_t *)ctx += digest_bytes(digest, record->bytes,
@@ -261,35 +329,4 @@ machine_digest(const struct machine *machine)
 
 	machine_walk(machine, digest_record, &digest);
 	return digest;
-}
-
-bool
-machine_undo(struct machine *machine,
-    const void *(*row_of)(void *ctx, uint64_t serial, size_t *length),
-    void *ctx)
-{
-	/* Time goes on: what has come due meanwhile stays due. */
-	struct machine_time time = machine->time;
-	struct record *record = NULL;
-	const void *row;
-	size_t length;
-	bool whole;
-
-	row = row_of(ctx, 0, &length);
-	whole = row != NULL && machine_load_header(machine, row, length);
-	while ((record = machine_changed(machine, record)) != NULL) {
-		if (record->state == STATE_NONE)
-			continue;
-		record_unplace(machine, record);
-		record_release(machine, record);
-		record_destroy(machine, record);
-	}
-	while (whole && (record = machine_changed(machine, record)) != NULL) {
-		row = row_of(ctx, record->serial, &length);
-		whole =
-		    row == NULL || machine_load_record(machine, row, length);
-	}
-	machine_settle(machine);
-	machine->time = time;
-	return whole;
 }

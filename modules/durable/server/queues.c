@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ROWS. The key of a row is a queue's number, a serial, and a bit. Serial 0 is
- * the machine's header, others are records. A large payload has a row of its
- * own, in which the bit is 0: it is written once, and not with each change of
- * its record. Queue 0 is the directory: its serials are the numbers of queues,
- * and its rows their names; and in serial 0 the greatest fence of queues that
- * were removed, above which those of a new queue begin.
+ * ROWS. A row is of one queue. It is pieces of bytes, each after its length: the
+ * greatest fence of queues that were removed, above which those of a new queue
+ * begin; the queue's name; its machine's header, or nothing if the queue was
+ * removed; and encoded records, those that are new as a whole, of others what
+ * has changed. A commit appends rows, and changes none. So a change costs as
+ * much as it is long, in whatever order tasks come due.
+ *
+ * CLEANING. When the rows have more than twice the bytes of what is in memory,
+ * each commit removes old ones, twice as many bytes as it has added. Records
+ * that they have as a whole and that are still there are appended again.
  */
 #include "modules/durable/server/queues.h"
 
@@ -15,23 +19,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define NUMBER_SHIFT 41
-#define NUMBER_MAX ((UINT64_C(1) << 22) - 1)
 #define EMPTY_MS 3600000 /* after which an empty queue is removed */
-#define LARGE 4096 /* payloads with more bytes */
-#define HEAD_MAX 4096 /* of an encoded record, before its payload */
-
-static uint64_t
-row_key(uint64_t number, uint64_t serial)
-{
-	return number << NUMBER_SHIFT | serial << 1 | 1;
-}
-
-static uint64_t
-payload_key(uint64_t number, uint64_t serial)
-{
-	return row_key(number, serial) - 1;
-}
+#define STORED_LEAST ((size_t)1 << 20) /* below which there is no cleaning */
+#define ROW_BYTES 32768 /* after which another row begins */
+/* What may come before and after that. */
+#define ROW_MOST (ROW_BYTES + MACHINE_PAYLOAD_MAX + 4096)
 
 static const void *
 queue_key(const struct node *node, size_t *length)
@@ -50,6 +42,13 @@ machine_new(const struct queues *queues)
 	machine->tracked = true;
 	machine->fence = queues->fence;
 	return machine;
+}
+
+static void
+renew(const struct queues *queues, struct queue *queue)
+{
+	machine_destroy(queue->machine);
+	queue->machine = machine_new(queues);
 }
 
 static struct queue *
@@ -74,6 +73,7 @@ queue_create(struct queues *queues, const char *name, size_t length)
 static void
 queue_destroy(struct queues *queues, struct queue *queue)
 {
+	queues->memory -= queue->memory;
 	list_remove(&queue->link);
 	table_remove(&queues->names, &queue->node);
 	machine_destroy(queue->machine);
@@ -91,97 +91,124 @@ queues_get(struct queues *queues, const char *name, size_t length)
 void
 queues_drop_unused(struct queues *queues, struct queue *queue)
 {
-	if (queue->number == 0 && !queue->dirty && !queue->held &&
+	if (queue->newest == 0 && !queue->dirty && !queue->held &&
 	    list_is_empty(&queue->waiting))
 		queue_destroy(queues, queue);
 }
 
-/* A row's bytes and those of its payload's row, if there is one; NULL: they
- * are too many. */
-static const void *
-join(struct queues *queues, const void *head, size_t *length, size_t payload)
+static void
+count_memory(struct queues *queues, struct queue *queue)
 {
-	char *to;
-
-	if (payload == 0)
-		return head;
-	if (*length > HEAD_MAX)
-		return NULL;
-	to = queues->buffer + HEAD_MAX - *length;
-	memcpy(to, head, *length);
-	*length += payload;
-	return to;
+	queues->memory += queue->machine->bytes - queue->memory;
+	queue->memory = queue->machine->bytes;
 }
 
+/* Takes the next piece of a row; false: there is none. */
 static bool
-keep_payload(struct queues *queues, const void *bytes, size_t length)
+take_piece(struct argument *row, struct argument *piece)
 {
-	if (length > MACHINE_PAYLOAD_MAX)
+	uint32_t length;
+
+	if (row->length < sizeof(length))
 		return false;
-	memcpy(queues->buffer + HEAD_MAX, bytes, length);
+	memcpy(&length, row->bytes, sizeof(length));
+	if (length > row->length - sizeof(length))
+		return false;
+	*piece = (struct argument){row->bytes + sizeof(length), length};
+	row->bytes += sizeof(length) + length;
+	row->length -= sizeof(length) + length;
 	return true;
 }
 
-struct loading {
-	struct queues *queues;
-	struct queue *queue; /* whose rows are being read */
-	size_t payload; /* the row before was one of so many bytes */
+/* What every row begins with. */
+struct front {
+	struct argument fence, name, header;
 };
 
 static bool
-load_name(
-    struct queues *queues, uint64_t number, const void *name, size_t length)
+take_front(struct argument *row, struct front *front)
 {
-	struct queue *queue;
-
-	if (number == 0 && length == sizeof(queues->fence)) {
-		memcpy(&queues->fence, name, length);
-		return true;
-	}
-	if (number == 0 || length == 0 || length > QUEUE_NAME_MAX ||
-	    number > NUMBER_MAX)
-		return false;
-	queue = queue_create(queues, name, length);
-	if (queue == NULL)
-		return false;
-	queue->number = queues->last_number = number;
-	return true;
+	return take_piece(row, &front->fence) &&
+	    take_piece(row, &front->name) && take_piece(row, &front->header);
 }
 
 static bool
 load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 {
-	struct loading *loading = ctx;
-	uint64_t number = key >> NUMBER_SHIFT;
-	uint64_t serial = (key & (payload_key(1, 0) - 1)) >> 1;
+	struct queues *queues = ctx;
+	struct argument row = {bytes, length}, piece;
+	struct front front;
+	struct queue *queue;
 
-	if ((key & 1) == 0) {
-		loading->payload = length;
-		return keep_payload(loading->queues, bytes, length);
-	}
-	if (number == 0)
-		return load_name(loading->queues, serial, bytes, length);
-	/* They come by their numbers, as the names did. */
-	while (loading->queue == NULL || loading->queue->number < number) {
-		loading->queue = queues_next(loading->queues, loading->queue);
-		if (loading->queue == NULL)
+	if (!take_front(&row, &front) ||
+	    front.fence.length != sizeof(queues->fence) ||
+	    front.name.length > QUEUE_NAME_MAX)
+		return false;
+	memcpy(&queues->fence, front.fence.bytes, sizeof(queues->fence));
+	queue = queues_get(queues, front.name.bytes, front.name.length);
+	if (queue == NULL)
+		return false;
+	queues->stored += length;
+	queue->newest = front.header.length > 0 ? key : 0;
+	if (queue->newest == 0)
+		renew(queues, queue);
+	else if (!machine_load_header(
+		     queue->machine, front.header.bytes, front.header.length))
+		return false;
+	while (take_piece(&row, &piece)) {
+		if (!machine_load_record(
+			queue->machine, piece.bytes, piece.length))
 			return false;
 	}
-	if (loading->queue->number != number)
+	return row.length == 0;
+}
+
+/* The machine of the queue has been loaded. Time goes on from what it was. */
+static bool
+begin(struct queues *queues, struct queue *queue)
+{
+	struct machine *machine = queue->machine;
+
+	if (!machine_load_end(machine))
 		return false;
-	loading->queue->large |= loading->payload > 0;
-	bytes = join(loading->queues, bytes, &length, loading->payload);
-	loading->payload = 0;
-	return bytes != NULL &&
-	    (serial == 0 ? machine_load_header : machine_load_record)(
-		loading->queue->machine, bytes, length);
+	machine_new_epoch(machine);
+	machine_advance(machine, clock_time(&queue->clock));
+	clock_begin(&queue->clock, machine);
+	queue->changed_ms = machine->time.now_ms;
+	queue->serial = machine->serial;
+	count_memory(queues, queue);
+	queues_drop_unused(queues, queue);
+	return true;
+}
+
+/* Makes all machines from the rows, at the start or after a transaction that
+ * did not commit. False: the store is damaged, or there is no memory. */
+static bool
+load_all(struct queues *queues)
+{
+	struct queue *queue, *next;
+	bool whole;
+
+	queues->dirty = NULL;
+	queues->stored = 0;
+	for (queue = queues_next(queues, NULL); queue != NULL;
+	     queue = queues_next(queues, queue)) {
+		queue->dirty = queue->gone = false;
+		queue->newest = 0;
+		renew(queues, queue);
+	}
+	whole = store_scan(queues->store, load_row, queues) == 0;
+	for (queue = queues_next(queues, NULL); queue != NULL && whole;
+	     queue = next) {
+		next = queues_next(queues, queue);
+		whole = begin(queues, queue);
+	}
+	return whole;
 }
 
 int
 queues_open(struct queues *queues, const char *folder, char why[200])
 {
-	struct loading loading = {.queues = queues};
-	struct queue *queue;
 	int error;
 
 	memset(queues, 0, sizeof(*queues));
@@ -189,29 +216,19 @@ queues_open(struct queues *queues, const char *folder, char why[200])
 	queues->names.key = queue_key;
 	(void)!getrandom(&queues->seed, sizeof(queues->seed), GRND_NONBLOCK);
 	queues->names.seed = queues->seed;
-	queues->buffer = malloc(HEAD_MAX + MACHINE_PAYLOAD_MAX);
-	if (queues->buffer == NULL)
+	queues->row = malloc(ROW_MOST);
+	if (queues->row == NULL)
 		return -ENOMEM;
 	error = store_open(&queues->store, folder, why);
 	if (error != 0) {
-		free(queues->buffer);
+		free(queues->row);
 		return error;
 	}
-	error = store_scan(queues->store, load_row, &loading);
-	for (queue = queues_next(queues, NULL); queue && error == 0;
-	     queue = queues_next(queues, queue)) {
-		if (!machine_load_end(queue->machine))
-			error = -EILSEQ;
-		machine_new_epoch(queue->machine);
-		clock_begin(&queue->clock, queue->machine);
-		queue->changed_ms = queue->machine->time.now_ms;
-		queue->serial = queue->machine->serial;
-	}
-	if (error != 0) {
-		(void)snprintf(why, 200, "%s: it is damaged", folder);
-		queues_close(queues);
-	}
-	return error;
+	if (load_all(queues))
+		return 0;
+	(void)snprintf(why, 200, "%s: it is damaged", folder);
+	queues_close(queues);
+	return -EILSEQ;
 }
 
 void
@@ -221,7 +238,7 @@ queues_close(struct queues *queues)
 		queue_destroy(queues, queues_next(queues, NULL));
 	table_clear(&queues->names, NULL);
 	store_close(queues->store);
-	free(queues->buffer);
+	free(queues->row);
 }
 
 static uint64_t
@@ -269,7 +286,7 @@ is_empty(const struct queue *queue)
 	static const struct machine_settings none;
 	const struct machine *machine = queue->machine;
 
-	return queue->number != 0 && list_is_empty(&queue->waiting) &&
+	return queue->newest != 0 && list_is_empty(&queue->waiting) &&
 	    machine->records.count == 0 &&
 	    memcmp(&machine->settings, &none, sizeof(none)) == 0;
 }
@@ -297,70 +314,129 @@ queues_tidy(struct queues *queues)
 		queues->disk_full = false;
 }
 
-static enum store_error
-put_record(
-    struct queues *queues, struct queue *queue, const struct record *record)
-{
-	bool large = record->payload_length > LARGE;
-	size_t payload = large ? record->payload_length : 0;
-	bool gone = record->state == STATE_NONE;
-	uint64_t key = row_key(queue->number, record->serial);
-	unsigned char *bytes = (unsigned char *)queues->buffer;
-	enum store_error error;
+/*
+ * Rows.
+ */
 
-	error = gone ? store_remove(queues->store, key)
-		     : store_put(queues->store, key, bytes,
-			   record_encode(record, bytes) - payload);
-	queue->large |= large;
-	if (error != STORE_OK || !queue->large)
-		return error;
-	key = payload_key(queue->number, record->serial);
-	if (gone || !large)
-		return store_remove(queues->store, key);
-	if (record->serial <= queue->serial)
-		return STORE_OK;
-	return store_put(queues->store, key, record_payload(record), payload);
+static void
+put_piece(struct queues *queues, const void *bytes, size_t length)
+{
+	unsigned char *at = queues->row + queues->row_length;
+	uint32_t prefix = (uint32_t)length;
+
+	memcpy(at, &prefix, sizeof(prefix));
+	memcpy(at + sizeof(prefix), bytes, length);
+	queues->row_length += sizeof(prefix) + length;
+}
+
+static void
+row_begin(struct queues *queues, const struct queue *queue)
+{
+	unsigned char header[MACHINE_HEADER_MAX];
+
+	queues->row_length = 0;
+	put_piece(queues, &queues->fence, sizeof(queues->fence));
+	put_piece(queues, queue->name, queue->name_length);
+	put_piece(queues, header,
+	    queue->gone ? 0 : machine_save_header(queue->machine, header));
 }
 
 static enum store_error
-remove_queue(struct queues *queues, struct queue *queue)
+row_end(struct queues *queues, struct queue *queue)
 {
-	enum store_error error;
+	queues->stored += queues->row_length;
+	return store_append(
+	    queues->store, queues->row, queues->row_length, &queue->newest);
+}
 
-	if (queue->machine->fence > queues->fence)
-		queues->fence = queue->machine->fence;
-	error = store_put(queues->store, row_key(0, 0), &queues->fence,
-	    sizeof(queues->fence));
-	if (error == STORE_OK)
-		error = store_remove(queues->store, row_key(queue->number, 0));
-	if (error == STORE_OK)
-		error = store_remove(queues->store, row_key(0, queue->number));
+static enum store_error
+put_record(struct queues *queues, struct queue *queue,
+    const struct record *record, bool whole)
+{
+	enum store_error error = STORE_OK;
+	unsigned char *at;
+	uint32_t length;
+
+	if (queues->row_length > ROW_BYTES) {
+		error = row_end(queues, queue);
+		row_begin(queues, queue);
+	}
+	at = queues->row + queues->row_length;
+	length = (uint32_t)(whole ? record_encode : record_encode_change)(
+	    record, at + sizeof(length));
+	memcpy(at, &length, sizeof(length));
+	queues->row_length += sizeof(length) + length;
 	return error;
 }
 
 static enum store_error
 put_queue(struct queues *queues, struct queue *queue)
 {
-	unsigned char header[MACHINE_HEADER_MAX];
 	struct machine *machine = queue->machine;
 	enum store_error error = STORE_OK;
-	const struct record *record = NULL;
+	struct record *record = NULL;
 
-	if (queue->gone)
-		return remove_queue(queues, queue);
-	if (queue->number == 0) {
-		if (queues->last_number == NUMBER_MAX)
-			return STORE_FULL;
-		queue->number = ++queues->last_number;
-		error = store_put(queues->store, row_key(0, queue->number),
-		    queue->name, queue->name_length);
-	}
-	if (error == STORE_OK)
-		error = store_put(queues->store, row_key(queue->number, 0),
-		    header, machine_save_header(machine, header));
+	if (queue->gone && machine->fence > queues->fence)
+		queues->fence = machine->fence;
+	row_begin(queues, queue);
 	while (error == STORE_OK &&
-	    (record = machine_changed(machine, record)) != NULL)
-		error = put_record(queues, queue, record);
+	    (record = machine_changed(machine, record)) != NULL) {
+		bool new = record->serial > queue->serial;
+
+		if (!new || record->state != STATE_NONE)
+			error = put_record(queues, queue, record, new);
+	}
+	return error == STORE_OK ? row_end(queues, queue) : error;
+}
+
+/* Appends again what is still there of the oldest row, and removes that. */
+static enum store_error
+clean_row(struct queues *queues, uint64_t key, struct argument row)
+{
+	enum store_error error = STORE_OK;
+	struct argument piece;
+	struct front front;
+	struct record *record;
+	struct queue *queue;
+	bool needed;
+
+	queues->stored -= row.length;
+	if (!take_front(&row, &front))
+		return STORE_BROKEN;
+	queue = (void *)table_find(
+	    &queues->names, front.name.bytes, front.name.length);
+	if (queue == NULL || queue->gone)
+		return store_remove_oldest(queues->store);
+	needed = queue->newest <= key;
+	row_begin(queues, queue);
+	while (error == STORE_OK && take_piece(&row, &piece)) {
+		record = machine_find_encoded(
+		    queue->machine, piece.bytes, piece.length);
+		needed |= record != NULL;
+		if (record != NULL)
+			error = put_record(queues, queue, record, true);
+	}
+	if (error == STORE_OK && needed)
+		error = row_end(queues, queue);
+	return error == STORE_OK ? store_remove_oldest(queues->store) : error;
+}
+
+static enum store_error
+clean(struct queues *queues, size_t appended)
+{
+	size_t left = 2 * appended;
+	enum store_error error = STORE_OK;
+	struct argument row;
+	uint64_t key;
+
+	while (error == STORE_OK && left > 0 &&
+	    queues->stored > 2 * queues->memory + STORED_LEAST) {
+		row.bytes = store_oldest(queues->store, &key, &row.length);
+		if (row.bytes == NULL)
+			return STORE_BROKEN;
+		left = minus(left, row.length);
+		error = clean_row(queues, key, row);
+	}
 	return error;
 }
 
@@ -368,10 +444,10 @@ put_queue(struct queues *queues, struct queue *queue)
 static enum store_error
 put_all(struct queues *queues)
 {
+	size_t stored = queues->stored;
 	enum store_error error;
 	struct queue *queue;
 	bool durable = false;
-	size_t length;
 
 	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next)
 		durable = durable || !queue->machine->settings.memory_level;
@@ -380,69 +456,18 @@ put_all(struct queues *queues)
 	     queue = queue->dirty_next)
 		error = put_queue(queues, queue);
 	if (error == STORE_OK)
+		error = clean(queues, queues->stored - stored);
+	if (error == STORE_OK)
 		error = store_commit(queues->store);
 	if (error != STORE_FULL)
 		return error;
 	store_roll_back(queues->store);
-	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next) {
-		if (store_get(queues->store, row_key(0, queue->number),
-			&length) == NULL)
-			queue->number = 0;
-	}
+	queues->stored = stored;
+	/* Which rows are the newest is not known any more. */
+	for (queue = queues_next(queues, NULL); queue != NULL;
+	     queue = queues_next(queues, queue))
+		queue->newest = queue->newest > 0;
 	return STORE_FULL;
-}
-
-struct stored_rows {
-	struct queues *queues;
-	uint64_t number;
-};
-
-static const void *
-stored_row(void *ctx, uint64_t serial, size_t *length)
-{
-	const struct stored_rows *rows = ctx;
-	struct store *store = rows->queues->store;
-	const void *row;
-	size_t payload = 0;
-
-	row = store_get(store, payload_key(rows->number, serial), &payload);
-	if (row == NULL || !keep_payload(rows->queues, row, payload))
-		payload = 0;
-	row = store_get(store, row_key(rows->number, serial), length);
-	return row != NULL ? join(rows->queues, row, length, payload) : NULL;
-}
-
-/* False: a queue could not be put back. */
-static bool
-undo_queue(struct queues *queues, struct queue *queue)
-{
-	struct stored_rows rows = {queues, queue->number};
-
-	if (queue->number == 0) {
-		/* It was made in this transaction. */
-		machine_destroy(queue->machine);
-		queue->machine = machine_new(queues);
-	} else if (!machine_undo(queue->machine, stored_row, &rows)) {
-		return false;
-	}
-	/* No fence that was given since may come again. */
-	machine_new_epoch(queue->machine);
-	queues_drop_unused(queues, queue);
-	return true;
-}
-
-static enum store_error
-undo_all(struct queues *queues)
-{
-	struct queue *queue;
-	bool whole = true;
-
-	while ((queue = queues->dirty) != NULL) {
-		queues->dirty = queue->dirty_next;
-		queue->dirty = queue->gone = false;
-		whole = whole && undo_queue(queues, queue);
-	}
-	return whole ? STORE_FULL : STORE_BROKEN;
 }
 
 enum store_error
@@ -460,12 +485,13 @@ queues_commit(struct queues *queues)
 		error = put_all(queues);
 	}
 	if (error == STORE_FULL)
-		return undo_all(queues);
+		return load_all(queues) ? STORE_FULL : STORE_BROKEN;
 	while (error == STORE_OK && (queue = queues->dirty) != NULL) {
 		queues->dirty = queue->dirty_next;
 		queue->dirty = false;
 		queue->serial = queue->machine->serial;
 		machine_settle(queue->machine);
+		count_memory(queues, queue);
 		if (queue->gone)
 			queue_destroy(queues, queue);
 	}

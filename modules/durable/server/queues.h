@@ -21,12 +21,12 @@ struct queue {
 	struct queue *dirty_next;
 	struct machine *machine;
 	struct queue_clock clock;
-	uint64_t number; /* of its rows; 0: it has none yet */
+	uint64_t newest; /* its last row; 0: it has none */
 	bool dirty;
 	uint64_t changed_ms; /* when it became dirty last, on its clock */
-	bool gone; /* its rows are to be removed */
-	uint64_t serial; /* the last that has a row */
-	bool large; /* payloads of it may have rows */
+	bool gone; /* it is to be forgotten */
+	uint64_t serial; /* the last that is stored */
+	size_t memory; /* its part of that of all */
 	bool changed; /* since its waiting takes were tried */
 	/* The server's: connections whose takes wait, first to last; and those
 	 * queues for which any do. */
@@ -39,12 +39,14 @@ struct queue {
 struct queues {
 	struct store *store;
 	struct table names;
-	struct link all; /* by their numbers, as far as they have any */
+	struct link all;
 	struct queue *dirty;
-	uint64_t last_number;
 	uint64_t fence; /* no queue that was removed has given a greater one */
 	uint64_t seed;
-	char *buffer; /* for one encoded record */
+	size_t memory; /* bytes of all records */
+	size_t stored; /* bytes of all rows */
+	unsigned char *row; /* that is being made, and how long it is */
+	size_t row_length;
 	bool disk_full; /* adds are refused */
 };
 

@@ -172,11 +172,15 @@ out_bytes(struct connection *connection, const void *bytes, size_t length)
 static void
 answer_number(void *ctx, char mark, uint64_t number)
 {
-	char text[32];
-	int length = snprintf(
-	    text, sizeof(text), "%c%llu\r\n", mark, (unsigned long long)number);
+	char text[24], *at = text + sizeof(text);
 
-	out_bytes(ctx, text, (size_t)length);
+	*--at = '\n';
+	*--at = '\r';
+	do
+		*--at = (char)('0' + number % 10);
+	while ((number /= 10) > 0);
+	*--at = mark;
+	out_bytes(ctx, at, (size_t)(text + sizeof(text) - at));
 }
 
 static void
@@ -377,12 +381,12 @@ run_queues(struct server *server, struct connection *connection)
 	}
 	count = 0;
 	while ((queue = queues_next(&server->queues, queue)) != NULL)
-		count += queue->number != 0;
+		count += queue->newest != 0;
 	answer_number(connection, '*', 2);
 	answer_bytes(connection, "0", 1);
 	answer_number(connection, '*', count);
 	while ((queue = queues_next(&server->queues, queue)) != NULL) {
-		if (queue->number != 0)
+		if (queue->newest != 0)
 			answer_bytes(
 			    connection, queue->name, queue->name_length);
 	}

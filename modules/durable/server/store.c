@@ -4,7 +4,6 @@
  * and synchronous=FULL, so that a commit is one fsync of the log.
  *
  * Each row has a checksum of its key and bytes, since SQLite has none of pages.
- * Small pages make a commit of few rows short.
  */
 #include "modules/durable/server/store.h"
 
@@ -21,26 +20,26 @@
 
 #define STORE_VERSION 0x68777401 /* "hwt", 1 */
 #define RESERVE_BYTES ((off_t)16 << 20)
-#define LOG_PAGES 16384 /* after which the log is copied into the database */
+#define LOG_PAGES 4096 /* after which the log is copied into the database */
 
 enum statement {
 	BEGIN,
-	PUT,
+	APPEND,
+	OLDEST,
 	REMOVE,
 	COMMIT,
 	ROLL_BACK,
-	GET,
 	SCAN,
 	STATEMENTS
 };
 
 static const char *const texts[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
-    [PUT] = "INSERT OR REPLACE INTO rows VALUES (?1, ?2, ?3)",
+    [APPEND] = "INSERT INTO rows VALUES (?1, ?2, ?3)",
+    [OLDEST] = "SELECT key, sum, bytes FROM rows ORDER BY key LIMIT 1",
     [REMOVE] = "DELETE FROM rows WHERE key = ?1",
     [COMMIT] = "COMMIT",
     [ROLL_BACK] = "ROLLBACK",
-    [GET] = "SELECT key, sum, bytes FROM rows WHERE key = ?1",
     [SCAN] = "SELECT key, sum, bytes FROM rows ORDER BY key",
 };
 
@@ -48,6 +47,7 @@ struct store {
 	sqlite3 *database;
 	sqlite3_stmt *statement[STATEMENTS];
 	int folder; /* locked */
+	uint64_t last; /* key that was given */
 	bool durable; /* the setting of synchronous */
 	char message[160];
 };
@@ -137,7 +137,7 @@ static int
 open_database(struct store *store, const char *folder)
 {
 	static const char settings[] =
-	    "PRAGMA page_size = 1024; PRAGMA locking_mode = EXCLUSIVE;"
+	    "PRAGMA page_size = 4096; PRAGMA locking_mode = EXCLUSIVE;"
 	    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 	    "PRAGMA cache_size = -16384";
 	char path[4096];
@@ -237,46 +237,20 @@ store_begin(struct store *store, bool durable)
 	    sqlite3_exec(store->database, text, NULL, NULL, NULL) != SQLITE_OK)
 		return STORE_BROKEN;
 	store->durable = durable;
-	/* A read that is left open would keep the log from starting anew. */
-	(void)sqlite3_reset(store->statement[GET]);
 	return step(store, BEGIN);
 }
 
 enum store_error
-store_put(struct store *store, uint64_t key, const void *bytes, size_t length)
+store_append(
+    struct store *store, const void *bytes, size_t length, uint64_t *key)
 {
-	sqlite3_stmt *put = store->statement[PUT];
+	sqlite3_stmt *append = store->statement[APPEND];
 
-	(void)sqlite3_bind_int64(put, 1, (sqlite3_int64)key);
-	(void)sqlite3_bind_int64(put, 2, checksum(key, bytes, length));
-	(void)sqlite3_bind_blob64(put, 3, bytes, length, SQLITE_STATIC);
-	return step(store, PUT);
-}
-
-enum store_error
-store_remove(struct store *store, uint64_t key)
-{
-	(void)sqlite3_bind_int64(
-	    store->statement[REMOVE], 1, (sqlite3_int64)key);
-	return step(store, REMOVE);
-}
-
-enum store_error
-store_commit(struct store *store)
-{
-	enum store_error error = step(store, COMMIT);
-
-	if (error == STORE_FULL)
-		store_roll_back(store);
-	return error;
-}
-
-/* SQLite may have rolled back by itself. */
-void
-store_roll_back(struct store *store)
-{
-	if (!sqlite3_get_autocommit(store->database))
-		(void)step(store, ROLL_BACK);
+	*key = ++store->last;
+	(void)sqlite3_bind_int64(append, 1, (sqlite3_int64)*key);
+	(void)sqlite3_bind_int64(append, 2, checksum(*key, bytes, length));
+	(void)sqlite3_bind_blob64(append, 3, bytes, length, SQLITE_STATIC);
+	return step(store, APPEND);
 }
 
 /* The bytes of the row that was found; NULL: damaged. */
@@ -294,6 +268,46 @@ row_bytes(sqlite3_stmt *statement, uint64_t *key, size_t *length)
 	    : NULL;
 }
 
+const void *
+store_oldest(struct store *store, uint64_t *key, size_t *length)
+{
+	sqlite3_stmt *oldest = store->statement[OLDEST];
+
+	return sqlite3_step(oldest) == SQLITE_ROW
+	    ? row_bytes(oldest, key, length)
+	    : NULL;
+}
+
+enum store_error
+store_remove_oldest(struct store *store)
+{
+	sqlite3_stmt *oldest = store->statement[OLDEST];
+
+	(void)sqlite3_bind_int64(
+	    store->statement[REMOVE], 1, sqlite3_column_int64(oldest, 0));
+	(void)sqlite3_reset(oldest);
+	return step(store, REMOVE);
+}
+
+enum store_error
+store_commit(struct store *store)
+{
+	enum store_error error = step(store, COMMIT);
+
+	if (error == STORE_FULL)
+		store_roll_back(store);
+	return error;
+}
+
+/* SQLite may have rolled back by itself. */
+void
+store_roll_back(struct store *store)
+{
+	(void)sqlite3_reset(store->statement[OLDEST]);
+	if (!sqlite3_get_autocommit(store->database))
+		(void)step(store, ROLL_BACK);
+}
+
 int
 store_scan(struct store *store,
     bool (*visit)(void *ctx, uint64_t key, const void *bytes, size_t length),
@@ -307,6 +321,7 @@ store_scan(struct store *store,
 
 	while (error == 0 && (result = sqlite3_step(scan)) == SQLITE_ROW) {
 		bytes = row_bytes(scan, &key, &length);
+		store->last = key;
 		if (bytes == NULL || !visit(ctx, key, bytes, length))
 			error = -EILSEQ;
 	}
@@ -314,17 +329,6 @@ store_scan(struct store *store,
 		error = -EILSEQ;
 	(void)sqlite3_reset(scan);
 	return error;
-}
-
-const void *
-store_get(struct store *store, uint64_t key, size_t *length)
-{
-	sqlite3_stmt *get = store->statement[GET];
-
-	(void)sqlite3_reset(get);
-	(void)sqlite3_bind_int64(get, 1, (sqlite3_int64)key);
-	return sqlite3_step(get) == SQLITE_ROW ? row_bytes(get, &key, length)
-					       : NULL;
 }
 
 bool

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The embedded store: rows by number, in one folder that one process owns.
- * Changes are made between store_begin and store_commit. One thread at a time.
+ * The embedded store: a log of rows, in one folder that one process owns. Rows
+ * are appended, and removed from the oldest on, between store_begin and
+ * store_commit. One thread at a time.
  */
 #ifndef HWT_DURABLE_STORE_H
 #define HWT_DURABLE_STORE_H
@@ -33,27 +34,28 @@ void store_close(struct store *store);
 
 /* durable: store_commit is to wait until power may be lost. */
 enum store_error store_begin(struct store *store, bool durable);
-enum store_error store_put(
-    struct store *store, uint64_t key, const void *bytes, size_t length);
-enum store_error store_remove(struct store *store, uint64_t key);
+/* *key: of the row; later ones have greater ones, the first one 1. */
+enum store_error store_append(
+    struct store *store, const void *bytes, size_t length, uint64_t *key);
+/* NULL: there is none, or it is damaged. Valid until it is removed. */
+const void *store_oldest(struct store *store, uint64_t *key, size_t *length);
+/* The one that store_oldest has returned. */
+enum store_error store_remove_oldest(struct store *store);
 /* On an error, the transaction is rolled back. */
 enum store_error store_commit(struct store *store);
 void store_roll_back(struct store *store);
 
-/* Visits all rows by their keys, up to the first visit that returns false.
+/* Visits all rows from the oldest on, up to the first visit that returns false.
  * -EILSEQ: a row is damaged, or a visit returned false. */
 int store_scan(struct store *store,
     bool (*visit)(void *ctx, uint64_t key, const void *bytes, size_t length),
     void *ctx);
 
-/* One row, valid until the next call; NULL: there is none, or it is damaged. */
-const void *store_get(struct store *store, uint64_t key, size_t *length);
-
 /* Writes a whole copy to a file that is not there yet. */
 bool store_backup(struct store *store, const char *path, size_t length);
 
-/* After STORE_FULL: gives the reserve back, so that what makes rows smaller can
- * still be committed. store_refill takes it again; false: still no space. */
+/* After STORE_FULL: gives the reserve back, so that what ends tasks can still be
+ * committed. store_refill takes it again; false: still no space. */
 void store_use_reserve(struct store *store);
 bool store_refill(struct store *store);
 

@@ -802,6 +802,41 @@ class InServer(Hosted, unittest.TestCase):
             self.host.start()
         self.assertIn('damaged', str(caught.exception))
 
+    def test_old_rows_are_removed_and_what_is_still_there_is_kept(self):
+        self.client.call('HWT.ADD', 'old', 'RESULT', 10**7, 'IN', 0, 'TASKS',
+                         'held', 'x', 'dead', 'y', 'done', 'z', 'due', 'v' * 99)
+        fence = {id: task[1] for id, task in take(
+            self.client, 'old', 3, 10**7).items()}
+        self.client.call('HWT.FINISH', 'old', 'FAIL', 'why', 'TASKS', 'dead',
+                         fence[b'dead'])
+        self.client.call('HWT.FINISH', 'old', 'DONE', 'TASKS', 'done',
+                         fence[b'done'])
+        self.client.call('HWT.QUEUE', 'limited', 'RATE', 5)
+
+        def state():
+            tasks = [self.client.pairs('HWT.GET', 'old', name)
+                     for name in ('held', 'dead', 'done', 'due')]
+            return tasks, self.client.call('HWT.QUEUE', 'limited')
+        before = state()
+        for step in range(400):
+            self.client.call('HWT.ADD', 'q', 'IN', 10**7, 'TASKS', step,
+                             'x' * 60000)
+            self.client.call('HWT.CANCEL', 'q', step)
+        self.host.kill()
+        data = self.host.folder + '/data'
+        store = sqlite3.connect(data + '/tasks.db')
+        first, stored = store.execute(
+            'SELECT min(key), sum(length(bytes)) FROM rows').fetchone()
+        store.close()
+        self.assertGreater(first, 100)
+        self.assertLess(stored, 2 << 20)
+        self.host.start()
+        self.client = self.host.connect()
+        self.assertEqual(state(), before)
+        self.assertEqual(self.client.call(
+            'HWT.FINISH', 'old', 'DONE', 'TASKS', 'held', fence[b'held']),
+            [1])
+
     def test_a_log_that_is_cut_anywhere_gives_what_was_committed(self):
         for i in range(40):
             self.client.call('HWT.ADD', 'q', 'IN', 10**7, 'TASKS', f'a{i}',

@@ -6,9 +6,9 @@
  *
  *   a replica, which gets what changed the machine, with its time: after each
  *       command its digest must be the machine's;
- *   a store of rows, in which each batch is committed or fails, half way or
- *       whole, also when memory runs out: after a failure the machine must be
- *       what it was before;
+ *   a log of rows, from which a machine is made that must be equal; so must
+ *       another one, after commands that were not stored and for which memory
+ *       ran out;
  *   saves and loads, which take the machine's place;
  *   damaged saves, which must be refused or lead to a whole machine.
  *
@@ -860,50 +860,48 @@ static const struct {
 static struct machine *machine, *replica;
 static struct machine_time now;
 
-/* Rows by serial; 0 is the header, and a row without length none. */
+/* What a server has stored: the newest header, and the records of its
+ * transactions in their order. The oldest ones are removed, and those that are
+ * whole and still there stored again. */
 static struct row {
-	unsigned char bytes[256];
+	unsigned char bytes[MACHINE_HEADER_MAX];
 	size_t length;
-} rows[ROWS];
-static size_t rows_count;
+} rows[ROWS], header_row;
+static size_t rows_first, rows_end;
+static uint64_t serial_stored;
 
 static void
-row_store(uint64_t serial, const void *bytes, size_t length)
+row_store(const struct record *record, bool whole)
 {
-	CHECK(serial < ROWS && length <= sizeof(rows->bytes));
-	memcpy(rows[serial].bytes, bytes, length);
-	rows[serial].length = length;
-	if (serial >= rows_count)
-		rows_count = serial + 1;
-}
+	struct row *row = &rows[rows_end++ % ROWS];
 
-static const void *
-row_read(void *ctx, uint64_t serial, size_t *length)
-{
-	(void)ctx;
-	*length = rows[serial].length;
-	return *length != 0 ? rows[serial].bytes : NULL;
+	CHECK(rows_end - rows_first < ROWS &&
+	    record_encoded_max(record) <= sizeof(row->bytes));
+	row->length =
+	    (whole ? record_encode : record_encode_change)(record, row->bytes);
 }
 
 static void
 rows_commit(void)
 {
-	unsigned char header[MACHINE_HEADER_MAX];
-	unsigned char bytes[4096];
 	const struct record *record = NULL;
-	size_t length;
+	const struct row *row;
+	size_t removed = random_below(rows_end - rows_first + 1);
 
 	while ((record = machine_changed(machine, record)) != NULL) {
-		if (record->state == STATE_NONE) {
-			row_store(record->serial, "", 0);
-			continue;
-		}
-		CHECK(record_encoded_max(record) <= sizeof(bytes));
-		length = record_encode(record, bytes);
-		row_store(record->serial, bytes, length);
+		bool new = record->serial > serial_stored;
+
+		if (!new || record->state != STATE_NONE)
+			row_store(record, new);
 	}
-	length = machine_save_header(machine, header);
-	row_store(0, header, length);
+	serial_stored = machine->serial;
+	header_row.length = machine_save_header(machine, header_row.bytes);
+	while (removed-- > 0) {
+		row = &rows[rows_first++ % ROWS];
+		record = machine_find_encoded(machine, row->bytes, row->length);
+		if (record != NULL)
+			row_store(record, true);
+	}
 	machine_settle(machine);
 }
 
@@ -915,12 +913,10 @@ rows_load(void)
 	size_t i;
 
 	CHECK(made != NULL);
-	CHECK(machine_load_header(made, rows[0].bytes, rows[0].length));
-	for (i = 1; i < rows_count; i++) {
-		if (rows[i].length != 0)
-			CHECK(machine_load_record(
-			    made, rows[i].bytes, rows[i].length));
-	}
+	CHECK(machine_load_header(made, header_row.bytes, header_row.length));
+	for (i = rows_first; i < rows_end; i++)
+		CHECK(machine_load_record(
+		    made, rows[i % ROWS].bytes, rows[i % ROWS].length));
 	CHECK(machine_load_end(made));
 	return made;
 }
@@ -1228,8 +1224,8 @@ take_the_place(struct machine **of, struct machine *with)
 	*of = with;
 }
 
-/* A server starts from the rows, memory runs out, and one of its batches does
- * not commit. */
+/* A server starts from the rows, memory runs out, one of its batches does not
+ * commit, and it starts from them again. */
 static void
 step_rows(void)
 {
@@ -1273,7 +1269,8 @@ step_rows(void)
 		CHECK(machine_check(made) == NULL);
 	}
 	model = before;
-	CHECK(machine_undo(made, row_read, NULL));
+	machine_destroy(made);
+	made = rows_load();
 	CHECK(machine_check(made) == NULL);
 	now = at;
 	machine_advance(machine, now);
@@ -1300,8 +1297,7 @@ seed_begin(uint64_t seed)
 	machine_new_epoch(replica);
 	model.fence = EPOCH;
 	machine->tracked = true;
-	memset(rows, 0, rows_count * sizeof(*rows));
-	rows_count = 0;
+	rows_first = rows_end = serial_stored = 0;
 }
 
 /* After all retention, memory is what it was. */
