@@ -355,9 +355,9 @@ uint64_t machine_digest(const struct machine *machine);
 
 /*
  * ROWS. For a host that stores what changes, in the order of its transactions.
- * If it is tracked, the machine remembers what has changed: the host stores each
- * record that machine_changed returns, those that are new as record_encode
- * has them, the others by record_encode_change, and the header; and calls
+ * If it is tracked, the machine remembers what has changed: the host stores the
+ * header, and each record that machine_changed returns, those that are new as
+ * record_encode has them, the others by record_encode_change; and calls
  * machine_settle after its transaction. machine_load_record takes both, in
  * their order: a whole record replaces the one before, and the change of one
  * that is not there changes nothing. So the host may store a record that is

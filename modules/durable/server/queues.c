@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ROWS. A row is of one queue. It is pieces of bytes, each after its length: the
- * greatest fence of queues that were removed, above which those of a new queue
- * begin; the queue's name; its machine's header, or nothing if the queue was
- * removed; and encoded records, those that are new as a whole, of others what
- * has changed. A commit appends rows, and changes none. So a change costs as
- * much as it is long, in whatever order tasks come due.
+ * ROWS. A row is of one queue. It is pieces of bytes, each after its length:
+ * the greatest fence of queues that were removed, above which those of a new
+ * queue begin; the queue's name; its machine's header, or nothing if the queue
+ * was removed; and encoded records, new ones whole, of others what has changed.
+ * A commit appends rows, and changes none. So a change costs as much as it is
+ * long, in whatever order tasks end.
  *
  * CLEANING. When the rows have more than twice the bytes of what is in memory,
  * each commit removes old ones, twice as many bytes as it has added. Records

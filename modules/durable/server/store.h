@@ -54,8 +54,8 @@ int store_scan(struct store *store,
 /* Writes a whole copy to a file that is not there yet. */
 bool store_backup(struct store *store, const char *path, size_t length);
 
-/* After STORE_FULL: gives the reserve back, so that what ends tasks can still be
- * committed. store_refill takes it again; false: still no space. */
+/* After STORE_FULL: gives the reserve back, so that what ends tasks can still
+ * be committed. store_refill takes it again; false: still no space. */
 void store_use_reserve(struct store *store);
 bool store_refill(struct store *store);
 
