@@ -886,7 +886,7 @@ rows_commit(void)
 {
 	const struct record *record = NULL;
 	const struct row *row;
-	size_t removed = random_below(rows_end - rows_first + 1);
+	size_t removed = (rows_end - rows_first) * (step_now % 4) / 3;
 
 	while ((record = machine_changed(machine, record)) != NULL) {
 		bool new = record->serial > serial_stored;
@@ -907,9 +907,9 @@ rows_commit(void)
 
 /* A machine that is made of the rows, as a server does when it starts. */
 static struct machine *
-rows_load(void)
+rows_load(uint64_t seed)
 {
-	struct machine *made = machine_create(random_below(UINT64_MAX));
+	struct machine *made = machine_create(seed);
 	size_t i;
 
 	CHECK(made != NULL);
@@ -1246,7 +1246,7 @@ step_rows(void)
 	}
 	if (!is_advanced(machine))
 		return;
-	made = rows_load();
+	made = rows_load(random_below(UINT64_MAX));
 	made->tracked = true;
 	before = model;
 	while (commands-- > 0) {
@@ -1270,7 +1270,7 @@ step_rows(void)
 	}
 	model = before;
 	machine_destroy(made);
-	made = rows_load();
+	made = rows_load(seed_now);
 	CHECK(machine_check(made) == NULL);
 	now = at;
 	machine_advance(machine, now);
