@@ -22,6 +22,7 @@
 #include "modules/durable/client/client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +313,7 @@ connection_open(struct connection *connection)
 	context->reader->fn = &connection->functions;
 	context->reader->privdata = connection;
 	connection->bytes = connection->elements = 0;
+	(void)fcntl(context->fd, F_SETFD, FD_CLOEXEC);
 	(void)setsockopt(
 	    context->fd, SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
 	connection->writing = connection->role = true;

@@ -6,6 +6,7 @@
  * converted here.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,10 +81,13 @@ parse_when(const char **text)
 {
 	struct tm tm = {.tm_sec = 0};
 	char *end = strptime(*text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-	long long seconds = timegm(&tm);
+	int day = tm.tm_mday;
+	long long seconds = timegm(&tm); /* the 30th of February is in March */
 
-	if (end == NULL && (*text)[0] == '@' && (*text)[1] != '\0')
+	if (end == NULL && (*text)[0] == '@' && isdigit((*text)[1]))
 		seconds = strtoll(*text + 1, &end, 10);
+	else if (tm.tm_mday != day)
+		end = NULL;
 	if (end == NULL || seconds < 0 || seconds > UINT32_MAX)
 		program_fail(STATUS_USAGE,
 		    "'%s' is not a time as 2026-11-28T14:00:00Z or @1795874400",
@@ -130,9 +134,12 @@ add_option(struct words *words, enum value value, const char *text)
 static void
 add_options(struct words *words, const char *command)
 {
+	bool in = given[IN].text != NULL, at = given[AT].text != NULL;
 	int i;
 
-	if (given[PAUSE].text != NULL && given[RESUME].text != NULL)
+	if ((in && at) ||
+	    (given[PAUSE].text != NULL && given[RESUME].text != NULL) ||
+	    (strcmp(command, "reschedule") == 0 && !in && !at))
 		program_usage();
 	for (i = 0; i < GIVEN; i++) {
 		if (given[i].text == NULL)

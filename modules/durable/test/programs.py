@@ -232,7 +232,8 @@ class Hwtctl(Programs):
                 ['add', 'q', '--in', '5'], ['add', 'q', '--in', 'x'],
                 ['add', 'q', '--in', '-1s'], ['add', 'q', '--in', '3651d'],
                 ['add', 'q', '--in', '1s', '--at', '@1'],
-                ['add', 'q', '--at', 'tomorrow'],
+                ['add', 'q', '--at', 'tomorrow'], ['add', 'q', '--at', '@ 5'],
+                ['add', 'q', '--at', '2027-02-30T00:00:00Z'],
                 ['add', 'q', '--at', '2099-01-01T00:00:00Z'],
                 ['add', 'q', '--attempts', '0'],
                 ['add', 'q', '--attempts', '1001'],
@@ -241,6 +242,7 @@ class Hwtctl(Programs):
                 ['add', 'q', '--id', 'x' * 65], ['add', 'q/r'],
                 ['add', 'q', '--pause'], ['add', 'q', '--none'],
                 ['cancel', 'q'], ['reschedule', 'q', 'a'],
+                ['reschedule', 'q', 'a', '--in', '1s', '--at', '@1'],
                 ['show', 'q'], ['show', 'q', 'x' * 65],
                 ['list', 'q'], ['list', 'q', 'none'],
                 ['dead', 'q', 'none'], ['dead', 'q', 'none', 'a'],
@@ -301,6 +303,13 @@ class HwtExec(Programs):
         self.until_state('mail', 'a', 'done')
         self.assertEqual(self.end(worker)[0],
                          'a payload a 1 1700000000000\n')
+
+    def test_the_command_has_no_connection_to_the_server(self):
+        """Otherwise it would be open while the command outlives hwt-exec."""
+        self.ctl('add', 'mail', '--id', 'a')
+        worker = self.shell('ls -l /proc/self/fd | grep -c socket: || :')
+        self.until_state('mail', 'a', 'done')
+        self.assertEqual(self.end(worker)[0], '0\n')
 
     def test_a_payload_of_64_kib_need_not_be_read(self):
         payload = b'x' * 65536
