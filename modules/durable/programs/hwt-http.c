@@ -441,10 +441,9 @@ job_answered(struct job *job, CURLcode error)
 		job_end(job, HWT_DURABLE_FAIL, 0, reason);
 }
 
-/* One turn: waits, for up to a second, and does what there is. True: a signal
- * came. */
+/* One turn: waits, and does what there is. True: a signal came. */
 static bool
-turn(int signals)
+turn(int signals, int wait_ms)
 {
 	struct curl_waitfd also = {.fd = signals, .events = CURL_WAIT_POLLIN};
 	struct signalfd_siginfo ignored;
@@ -452,7 +451,7 @@ turn(int signals)
 	struct job *job;
 	int left;
 
-	(void)curl_multi_poll(http.multi, &also, 1, 1000, NULL);
+	(void)curl_multi_poll(http.multi, &also, 1, wait_ms, NULL);
 	start_jobs();
 	(void)curl_multi_perform(http.multi, &left);
 	while ((message = curl_multi_info_read(http.multi, &left)) != NULL) {
@@ -470,7 +469,7 @@ serve(int signals)
 {
 	uint64_t end_ns;
 
-	while (!turn(signals))
+	while (!turn(signals, 1000))
 		;
 	end_ns = clock_steady_ns() + program.grace_ns;
 	while (hwt_durable_worker_stop(program.worker, 0) != 0) {
@@ -479,7 +478,7 @@ serve(int signals)
 		while (clock_steady_ns() >= end_ns && http.active != NULL)
 			job_end(http.active, HWT_DURABLE_RETRY, HWT_NEVER,
 			    "broken off, since hwt-http ends");
-		(void)turn(signals);
+		(void)turn(signals, 20);
 	}
 	return hwt_durable_close(program.durable) == 0 ? 0 : STATUS_SERVER;
 }

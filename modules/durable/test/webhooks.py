@@ -378,7 +378,8 @@ class Allowed(Webhooks):
                 'Transfer-Encoding: chunked', 'Connection: close', 'Expect: x',
                 'Webhook-Signature: v1,x', 'webhook-id: x', 'Hwt-Attempt: 1',
                 'Proxy-Authorization: x', 'none', ': x', 'a b: x', ' a: x',
-                'A:', 'A: b\rHost: x', 'A: \x01')], 'the payload has a header')
+                'A:', 'A: ', 'A: b\rHost: x', 'A: \x01')],
+            'the payload has a header')
 
     def test_whole_segments_under_an_allowed_path_are_called(self):
         paths = ['/hooks', '/hooks/', '/hooks/a', '/hooks?q=%2e%2e']
