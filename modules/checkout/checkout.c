@@ -96,7 +96,7 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 	if (checkout == NULL)
 		return 0;
 	if (!timer_is_foreign(checkout->timer)) {
-		if (checkout_queue.in_granted)
+		if (checkout_queue.calls)
 			return -EDEADLK;
 		if (!is_unused(checkout))
 			return -EBUSY;
@@ -115,25 +115,23 @@ hwt_checkout_destroy(struct hwt_checkout *checkout)
 static void
 add_shard(struct hwt_checkout_stats *stats, const struct shard *shard)
 {
-	const struct waits *waits = &shard->waits;
+	const uint64_t *of = (const uint64_t *)&shard->stats;
 	uint64_t released = a64_load_seq(&shard->released);
+	uint64_t max_ns = stats->wait_ns_max;
 	unsigned k;
 
+	for (k = 0; k < sizeof(*stats) / sizeof(*of); k++)
+		((uint64_t *)stats)[k] += of[k];
+	stats->wait_ns_max = max_ns > shard->stats.wait_ns_max
+	    ? max_ns
+	    : shard->stats.wait_ns_max;
 	stats->out +=
 	    a64_load_seq(&shard->granted) - released + shard->pool_out;
 	stats->released += released + shard->pool_released;
-	stats->waiting += shard->waiting;
-	stats->waited += shard->waited;
-	stats->woken += shard->woken;
 	stats->expired += shard->ended[HWT_GRANT_EXPIRED];
 	stats->cancelled += shard->ended[HWT_GRANT_CANCELLED];
 	stats->retired += shard->ended[HWT_GRANT_RETIRED];
 	stats->shut_down += shard->ended[HWT_GRANT_SHUT_DOWN];
-	stats->wait_ns_sum += waits->sum_ns;
-	if (waits->max_ns > stats->wait_ns_max)
-		stats->wait_ns_max = waits->max_ns;
-	for (k = 0; k < 64; k++)
-		stats->wait_ns_histogram[k] += waits->histogram[k];
 }
 
 int

@@ -38,8 +38,7 @@ enum state {
 	STATE_TRYING, /* a thread's, which may use its objects */
 	STATE_WAITING, /* at an object, in its list */
 	STATE_WOKEN, /* a thread's, which has not begun to try it */
-	STATE_GRANTED, /* the user's */
-	STATE_ENDED /* its outcome is carried out */
+	STATE_GRANTED /* the user's */
 };
 #define OUTCOME_ONE UINT64_C(8) /* an enum hwt_grant; see request.c */
 #define OUTCOME_MASK (7 * OUTCOME_ONE)
@@ -88,16 +87,16 @@ enum ring {
 	ALL
 };
 
+#define TOLD_TO_TRY (-1)
 /* A thread in hwt_checkout_acquire_wait. */
 struct blocked {
 	pthread_mutex_t lock;
-	pthread_cond_t told;
-	bool woken; /* it is to try its request */
-	enum hwt_grant grant; /* 0: it waits */
+	pthread_cond_t wakes;
+	int told; /* an enum hwt_grant; TOLD_TO_TRY; 0: nothing yet */
 };
 
 /* What no comment says otherwise is its owner's: of the thread that made it
- * TRYING, WOKEN or ENDED, or the user's. */
+ * TRYING or WOKEN, or the user's. */
 struct request {
 	a64_t word;
 	const void *names; /* items, or pointers to objects */
@@ -122,16 +121,10 @@ struct request {
 	uint8_t refusals; /* at most 255 */
 	bool is_pool; /* a group is all that it names */
 	bool linked; /* under the lock of at's shard */
-	bool given; /* at was taken for it, as the next one after held */
 	bool baton; /* it was woken for at, and has not taken it yet */
 	/* Places of names in ascending order; those behind have their own. */
 	uint8_t rank[HWT_SORTED_MAX];
 } ALIASES;
-
-/* Waits that have ended. Element k: of 2^k ns up to 2^(k+1). */
-struct waits {
-	uint64_t sum_ns, max_ns, histogram[64];
-};
 
 struct shard {
 	_Alignas(CACHE_LINE) a64_t granted, released; /* requests, not pools' */
@@ -139,9 +132,8 @@ struct shard {
 	/* Under the lock. */
 	uint64_t pool_out, pool_released; /* of pools, in the lock's line */
 	struct request *list; /* that wait: a ring */
-	uint64_t waiting, waited, woken;
 	uint64_t ended[HWT_GRANT_SHUT_DOWN + 1];
-	struct waits waits;
+	struct hwt_checkout_stats stats; /* the rest of its part */
 };
 
 struct hwt_checkout {
@@ -152,8 +144,7 @@ struct hwt_checkout {
 	struct object gate;
 	pthread_mutex_t pause_lock;
 	pthread_cond_t came_back; /* or the pause ends otherwise */
-	/* Under pause_lock. */
-	bool pause_begun, paused;
+	bool paused; /* declared, and not over; under pause_lock */
 	a64_t pauses; /* counted under pause_lock */
 	a64_t unloads; /* that stores have begun: a pause waits for them */
 	_Alignas(CACHE_LINE) a64_t busy; /* until granted has returned */
@@ -165,7 +156,8 @@ struct hwt_checkout {
  * call's. */
 struct queue {
 	struct request *first, *last;
-	bool runs, in_granted, in_unload;
+	bool runs;
+	bool calls; /* granted or an unload, which must not wait */
 };
 
 /* The thread's. */
@@ -384,15 +376,14 @@ int64_t group_take(struct request *request, uint32_t i);
 /* Gives it back, unless it was retired; then the group may be, too. is_out: it
  * is counted. */
 void group_give(struct request *request, uint32_t i, bool is_out);
-/* The same of an object that no request holds, to write. */
-bool object_take_alone(struct object *object);
-void object_give_alone(struct object *object);
+/* The same of an object that no request names. */
+void object_free(struct object *object, bool reads);
 /* The request, TRYING, waits at its object i, or at the gate. False: it may be
  * tried again, or a mark was left. */
 bool object_wait(struct request *request, int64_t i);
 /* Takes it out of the list of at, hands its baton on, and serves the list. */
 void object_leave(struct request *request);
-/* Opens the gate: what waits there is woken, in order. */
+/* What waits at the gate is woken, in order; under pause_lock. */
 void gate_open(struct hwt_checkout *checkout);
 /* A member is free; with the lock of any's shard. */
 void group_put(struct group *group, struct object *member);
@@ -415,7 +406,7 @@ queue_run(void)
 		queue_drain();
 }
 
-void blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant);
+void blocked_tell(struct blocked *blocked, int told);
 /* Ends the wait of one that is WAITING, and is its owner then; leaves a mark in
  * one that others own. gone: the object that is retired. Answers the word that
  * it had. */

@@ -152,7 +152,7 @@ int hwt_checkout_shutdown(struct hwt_checkout *checkout);
 /* Frees the checkout, when every granted that was called has returned. No other
  * call may be under way. NULL: 0.
  * -EBUSY      something is out or waits
- * -EDEADLK    from granted */
+ * -EDEADLK    from granted or an unload */
 HWT_MUST_CHECK
 int hwt_checkout_destroy(struct hwt_checkout *checkout);
 
@@ -165,10 +165,9 @@ int hwt_object_init(
  * item's granted becomes NULL), and ends all waits for sets with it that have
  * begun, with HWT_GRANT_RETIRED. Then its memory is the user's. A member leaves
  * its group: no wait ends. Time grows with all waits.
- * A wait has begun, and is counted, when hwt_checkout_acquire has answered 1;
- * an acquire that is under way may use the object. So who finds an object under
- * a mutex acquires with the mutex locked, and who retires it has taken it out
- * of there under that mutex.
+ * A call that is under way may use the objects of its request, until it answers
+ * 1. So who finds an object under a mutex acquires with the mutex locked, and
+ * who retires it has taken it out of there under that mutex.
  * -EPERM      it is not in a granted request, or for reading
  * -E2BIG      the request has more than HWT_SORTED_MAX items */
 HWT_MUST_CHECK
@@ -235,7 +234,8 @@ int hwt_checkout_acquire(struct hwt_checkout *checkout,
     struct hwt_request *request, uint64_t delay_ns);
 
 /* Waits in this thread; granted is not called. 0: granted. The memory of its
- * objects stays until it has returned, also if they are retired.
+ * objects stays until it has returned, also if they are retired. In a task of
+ * the timer, as a pause, it lasts beyond its deadline: no other task runs.
  * -ETIMEDOUT  its deadline has come
  * -ECANCELED  it was cancelled
  * -EDEADLK    from granted, or from an unload, which a pause waits for
@@ -384,7 +384,7 @@ int hwt_store_create(struct hwt_store **store, struct hwt_checkout *checkout,
  * end what waits, call hwt_checkout_shutdown first. NULL: 0.
  * -EBUSY      something is out or waits, a job has not ended, an unload was
  *             refused (others are done), or a pause is on
- * -EDEADLK    from granted */
+ * -EDEADLK    from granted or an unload */
 HWT_MUST_CHECK
 int hwt_store_destroy(struct hwt_store *store);
 

@@ -188,7 +188,7 @@ request_make(struct request *request, const struct set *set, size_t count,
 	request->count = (uint32_t)count;
 	request->is_pool =
 	    count == 1 && a64_load_relaxed(&named(set, 0)->word) & GROUP;
-	request->linked = request->given = request->baton = false;
+	request->linked = request->baton = false;
 	memcpy(request->rank, rank, sizeof(rank));
 	for (i = 0; i < count && has_items(set); i++)
 		item_granted(request, (uint32_t)i, NULL);
@@ -218,31 +218,25 @@ hwt_request_init_items(struct hwt_request *request, struct hwt_item *items,
 
 /* Retiring. */
 
-/* Out of the set that is granted. */
+/* Out of the request that has it. A member's place stays: for its group. */
 static void
-drop_object(struct request *request, struct object *object)
+drop_object(struct request *request, struct object *object, bool is_member)
 {
 	uint32_t i = 0;
 
-	while (request_object(request, i) != object)
+	while (is_member ? request_item(request, i)->granted != object
+			 : request_object(request, i) != object)
 		i++;
 	item_granted(request, i, NULL);
-	request->count--;
-	request->held--;
-	memmove(&request->rank[i], &request->rank[i + 1], request->count - i);
+	if (is_member) {
+		object->group->members--;
+	} else {
+		request->count--;
+		request->held--;
+		memmove(&request->rank[i], &request->rank[i + 1],
+		    request->count - i);
+	}
 	a64_or_seq(&object->word, RETIRED);
-}
-
-static void
-drop_member(struct request *request, struct object *member)
-{
-	uint32_t i = 0;
-
-	while (request_item(request, i)->granted != member)
-		i++;
-	item_granted(request, i, NULL);
-	member->group->members--;
-	a64_store_release(&member->word, MEMBER | RETIRED);
 }
 
 /* Who has it to write; NULL: nobody. Under the lock that its holder needs to
@@ -287,12 +281,10 @@ hwt_object_retire(struct hwt_checkout *checkout, struct hwt_object *user)
 	request = holder_of(object);
 	if (request == NULL)
 		error = -EPERM;
-	else if (is_member)
-		drop_member(request, object);
-	else if (request->count > HWT_SORTED_MAX)
+	else if (!is_member && request->count > HWT_SORTED_MAX)
 		error = -E2BIG;
 	else
-		drop_object(request, object);
+		drop_object(request, object, is_member);
 	if (request != NULL)
 		a64_and_seq(&object->word, ~ASKED);
 	shard_unlock(shard);

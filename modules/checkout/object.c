@@ -133,7 +133,7 @@ hand_over(struct object *object, struct request *request)
 			word = a64_load_relaxed(&object->word);
 		item_granted(request, i, object);
 	}
-	request->given = true;
+	request->held++; /* it was refused as the next one */
 	queue_add(request);
 }
 
@@ -166,12 +166,12 @@ serve(struct object *object, struct shard *shard)
 		unlink_request(object, request);
 		if (!waited)
 			continue;
-		shard->woken++;
+		shard->stats.woken++;
 		if (is_only_woken(request)) {
 			request->baton = true;
 			a64_or_seq(&object->word, WOKEN);
 			if (request->blocked != NULL)
-				blocked_tell(request->blocked, true, 0);
+				blocked_tell(request->blocked, TOLD_TO_TRY);
 			else
 				queue_add(request);
 			break;
@@ -243,8 +243,8 @@ object_take_slowly(struct request *request, uint32_t i)
 
 /* What another thread waits for is given back under the lock, as it may be
  * retired and freed as soon as it is free. */
-static void
-give(struct object *object, bool reads)
+void
+object_free(struct object *object, bool reads)
 {
 	struct shard *shard = NULL;
 	uint64_t word, next;
@@ -306,21 +306,8 @@ object_give_slowly(struct request *request, uint32_t i)
 		group_give(request, i, false);
 	} else {
 		item_granted(request, i, NULL);
-		give(object, request_reads(request, i));
+		object_free(object, request_reads(request, i));
 	}
-}
-
-bool
-object_take_alone(struct object *object)
-{
-	return a64_cas_seq(&object->word, 0, IN_USE);
-}
-
-void
-object_give_alone(struct object *object)
-{
-	give(object, false);
-	queue_run();
 }
 
 /* Waiting. */

@@ -66,14 +66,11 @@ pause_expire(hwt_timeout timeout, void *arg)
 	pause_notify(pauser->checkout);
 }
 
-static void
-pause_end(struct hwt_checkout *checkout)
+/* Under pause_lock. */
+static bool
+pause_has_begun(const struct hwt_checkout *checkout)
 {
-	gate_open(checkout);
-	(void)pthread_mutex_lock(&checkout->pause_lock);
-	checkout->pause_begun = false;
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	queue_run();
+	return a64_load_seq(&checkout->gate.word) & IN_USE;
 }
 
 static int
@@ -84,13 +81,12 @@ pause_within(struct hwt_checkout *checkout, const struct pauser *pauser)
 	(void)pthread_mutex_lock(&checkout->pause_lock);
 	if (is_shut_down(checkout))
 		error = -ESHUTDOWN;
-	else if (checkout->pause_begun)
+	else if (pause_has_begun(checkout))
 		error = -EALREADY;
 	if (error != 0) {
 		(void)pthread_mutex_unlock(&checkout->pause_lock);
 		return error;
 	}
-	checkout->pause_begun = true;
 	/* E:pause fence: (B1), (B2) */
 	a64_or_seq(&checkout->gate.word, IN_USE);
 	while (count_out(checkout) != 0 && error == 0) {
@@ -104,9 +100,10 @@ pause_within(struct hwt_checkout *checkout, const struct pauser *pauser)
 	}
 	checkout->paused = error == 0;
 	a64_count(&checkout->pauses, error == 0);
-	(void)pthread_mutex_unlock(&checkout->pause_lock);
 	if (error != 0)
-		pause_end(checkout);
+		gate_open(checkout);
+	(void)pthread_mutex_unlock(&checkout->pause_lock);
+	queue_run();
 	return error;
 }
 
@@ -122,7 +119,7 @@ hwt_checkout_pause(struct hwt_checkout *checkout, uint64_t delay_ns)
 		return error;
 	if (!delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (checkout_queue.in_granted || checkout_queue.in_unload)
+	if (checkout_queue.calls)
 		return -EDEADLK;
 	/* First, so that a pause that cannot be closes no gate. */
 	if (delay_ns == 0)
@@ -146,14 +143,15 @@ hwt_checkout_resume(struct hwt_checkout *checkout)
 	if (error != 0)
 		return error;
 	(void)pthread_mutex_lock(&checkout->pause_lock);
-	if (!checkout->pause_begun)
+	if (!pause_has_begun(checkout)) {
 		error = -EALREADY;
-	else if (!checkout->paused)
+	} else if (!checkout->paused) {
 		error = -EBUSY;
-	else
+	} else {
 		checkout->paused = false;
+		gate_open(checkout);
+	}
 	(void)pthread_mutex_unlock(&checkout->pause_lock);
-	if (error == 0)
-		pause_end(checkout);
+	queue_run();
 	return error;
 }

@@ -11,15 +11,16 @@
  *     TRYING ---------------> WAITING -----------------> WOKEN     |
  *       |  ^                     | interrupt               |       |
  *       |  +---------------------+-------------------------+       |
- *       v                                  request_resume          |
- *     ENDED ------------------- deliver ---------------------------+
+ *       |                                  request_resume          |
+ *       +---------------------- deliver ---------------------------+
  *       |                                                          |
  *       +------> READY <------------------------- release ---------+
  *
- * TRYING, WOKEN and ENDED belong to one thread: all fields but the word, the
- * links and linked are that owner's. A request is tried in ascending order of
- * its objects. If one refuses, those it has got are given back first, in
- * reverse; then it waits for that one.
+ * TRYING and WOKEN belong to one thread: all fields but the word, the links and
+ * linked are that owner's. Between request_finish and deliver a request is in
+ * no list, and its outcome is in its word. A request is tried in ascending
+ * order of its objects. If one refuses, those it has got are given back first,
+ * in reverse; then it waits for that one.
  *
  * EDGES
  *   E:wait    a word that refuses gets WAITERS, by compare-and-swap; whoever
@@ -95,18 +96,9 @@ request_interrupt(struct request *request, enum hwt_grant grant, uint64_t clear,
 
 /* Trying. */
 
-/* What was handed to it is the next one of those that it has. */
-static inline void
-accept_given(struct request *request)
-{
-	request->held += request->given;
-	request->given = false;
-}
-
 static void
 give_back(struct request *request)
 {
-	accept_given(request);
 	while (request->held > 0)
 		object_give(request, --request->held);
 }
@@ -143,10 +135,9 @@ refused(struct request *request, int64_t tried)
 static inline int64_t
 try_once(struct request *request)
 {
-	int64_t tried;
+	int64_t tried =
+	    request->is_pool ? group_take(request, 0) : take_set(request);
 
-	accept_given(request);
-	tried = request->is_pool ? group_take(request, 0) : take_set(request);
 	if (tried != TRIED_ALL)
 		refused(request, tried);
 	return tried;
@@ -169,26 +160,30 @@ refusal_of(const struct request *request, int64_t tried)
 
 /* The list of those whose waits have begun. */
 
-/* False: it is shut down. */
-static bool
+/* An error: what ends waits may have searched the list before. */
+static int
 list_add(struct request *request)
 {
 	struct hwt_checkout *checkout = request->checkout;
 	struct shard *shard = shard_of(checkout, request);
-	bool open;
+	int error = 0;
+	uint32_t i;
 
 	request->since_ns = checkout_now(checkout);
 	request->ticket = a64_add_seq(&checkout->tickets, 1);
 	(void)a64_add_seq(&checkout->busy, 1);
 	shard_lock(shard);
-	open = !is_shut_down(checkout);
 	ring_add(shard->list, request, ALL);
 	if (shard->list == NULL)
 		shard->list = request;
-	shard->waiting++;
-	shard->waited++;
+	shard->stats.waiting++;
+	shard->stats.waited++;
 	shard_unlock(shard);
-	return open;
+	for (i = 0; i < request->count; i++) {
+		if (a64_load_seq(&request_object(request, i)->word) & RETIRED)
+			error = -EIDRM;
+	}
+	return is_shut_down(checkout) ? -ESHUTDOWN : error;
 }
 
 /* grant 0: its wait did not begin. */
@@ -196,20 +191,20 @@ static void
 list_remove(struct request *request, enum hwt_grant grant)
 {
 	struct shard *shard = shard_of(request->checkout, request);
-	struct waits *waits = &shard->waits;
+	struct hwt_checkout_stats *stats = &shard->stats;
 	uint64_t waited_ns =
 	    checkout_now(request->checkout) - request->since_ns;
 
 	shard_lock(shard);
 	shard->list = ring_remove(shard->list, request, ALL);
-	shard->waiting--;
-	shard->waited -= grant == 0;
+	stats->waiting--;
+	stats->waited -= grant == 0;
 	if (grant != 0) {
 		shard->ended[grant]++;
-		waits->histogram[63 - __builtin_clzll(waited_ns | 1)]++;
-		waits->sum_ns += waited_ns;
-		if (waited_ns > waits->max_ns)
-			waits->max_ns = waited_ns;
+		stats->wait_ns_histogram[63 - __builtin_clzll(waited_ns | 1)]++;
+		stats->wait_ns_sum += waited_ns;
+		if (waited_ns > stats->wait_ns_max)
+			stats->wait_ns_max = waited_ns;
 	}
 	shard_unlock(shard);
 }
@@ -246,8 +241,7 @@ request_finish(struct request *request, enum hwt_grant grant)
 	if (request->baton && !(a64_load_acquire(&request->word) & GONE))
 		object_leave(request);
 	list_remove(request, grant);
-	(void)request_change(request, STATE_MASK | OUTCOME_MASK | GONE,
-	    STATE_ENDED | grant * OUTCOME_ONE);
+	(void)request_change(request, OUTCOME_MASK | GONE, grant * OUTCOME_ONE);
 	if (disarm(request))
 		queue_add(request);
 }
@@ -261,12 +255,11 @@ stop_waiting(struct request *request, enum hwt_grant grant)
 }
 
 void
-blocked_tell(struct blocked *blocked, bool woken, enum hwt_grant grant)
+blocked_tell(struct blocked *blocked, int told)
 {
 	(void)pthread_mutex_lock(&blocked->lock);
-	blocked->woken = woken;
-	blocked->grant = grant;
-	(void)pthread_cond_signal(&blocked->told);
+	blocked->told = told;
+	(void)pthread_cond_signal(&blocked->wakes);
 	(void)pthread_mutex_unlock(&blocked->lock);
 }
 
@@ -279,15 +272,16 @@ deliver(struct request *request)
 	struct blocked *blocked = request->blocked;
 	hwt_granted *granted = request->granted;
 	void *arg = request->arg;
+	bool calls = checkout_queue.calls;
 
 	request_store(
 	    request, grant == HWT_GRANTED ? STATE_GRANTED : STATE_READY);
 	if (blocked != NULL) {
-		blocked_tell(blocked, false, grant);
+		blocked_tell(blocked, (int)grant);
 	} else {
-		checkout_queue.in_granted = true;
+		checkout_queue.calls = true;
 		granted((struct hwt_request *)request, arg, grant);
-		checkout_queue.in_granted = false;
+		checkout_queue.calls = calls;
 	}
 	(void)a64_add_seq(&checkout->busy, UINT64_MAX);
 }
@@ -500,13 +494,12 @@ begin_wait(struct request *request, uint64_t delay_ns, int64_t tried,
     struct blocked *blocked)
 {
 	bool armed = delay_ns != HWT_NEVER;
-	int error = 0;
+	int error;
 
 	request->blocked = blocked;
 	request_store(request, STATE_TRYING | (armed ? ARMED : 0));
-	if (!list_add(request))
-		error = -ESHUTDOWN;
-	else if (armed)
+	error = list_add(request);
+	if (error == 0 && armed)
 		error = hwt_new_timeout(request->checkout->timer,
 		    &request->timeout, expire, request, delay_ns);
 	if (error == 0) {
@@ -540,26 +533,23 @@ static __attribute__((noinline)) int
 wait_in_thread(struct request *request, uint64_t delay_ns, int64_t tried)
 {
 	struct blocked blocked = {.lock = PTHREAD_MUTEX_INITIALIZER,
-	    .told = PTHREAD_COND_INITIALIZER};
-	int result = begin_wait(request, delay_ns, tried, &blocked);
-	enum hwt_grant grant;
-	bool woken;
+	    .wakes = PTHREAD_COND_INITIALIZER};
+	int result = begin_wait(request, delay_ns, tried, &blocked), told;
 
 	while (result == 1) {
 		(void)pthread_mutex_lock(&blocked.lock);
-		while (!blocked.woken && blocked.grant == 0)
-			(void)pthread_cond_wait(&blocked.told, &blocked.lock);
-		grant = blocked.grant;
-		woken = blocked.woken;
-		blocked.woken = false;
+		while (blocked.told == 0)
+			(void)pthread_cond_wait(&blocked.wakes, &blocked.lock);
+		told = blocked.told;
+		blocked.told = 0;
 		(void)pthread_mutex_unlock(&blocked.lock);
-		if (woken)
+		if (told == TOLD_TO_TRY)
 			request_resume(request);
+		else
+			result = grant_error((enum hwt_grant)told);
 		queue_run();
-		if (grant != 0)
-			result = grant_error(grant);
 	}
-	(void)pthread_cond_destroy(&blocked.told);
+	(void)pthread_cond_destroy(&blocked.wakes);
 	(void)pthread_mutex_destroy(&blocked.lock);
 	return result;
 }
@@ -593,7 +583,7 @@ int
 hwt_checkout_acquire_wait(
     struct hwt_checkout *checkout, struct hwt_request *user, uint64_t delay_ns)
 {
-	if (checkout_queue.in_granted || checkout_queue.in_unload)
+	if (checkout_queue.calls)
 		return -EDEADLK;
 	return acquire(checkout, (struct request *)user, delay_ns, true);
 }

@@ -25,6 +25,7 @@
 #include <errno.h>
 
 #include "checkout.h"
+#include "sys/pause.h"
 #include "sys/secret.h"
 
 #define SHARDS_DEFAULT 256u
@@ -91,7 +92,7 @@ struct hwt_store {
 	struct secret secret;
 	_Alignas(CACHE_LINE) a64_t loaded; /* THERE */
 	a64_t hand; /* the shard where the next search begins */
-	a64_t sweeping, destroyed; /* bool: see hwt_store_destroy */
+	a64_t unloading; /* bool: a sweep or hwt_store_destroy is under way */
 	struct store_shard shards[];
 };
 
@@ -369,7 +370,8 @@ end_job(struct hwt_store *store, const struct hwt_store_job *job, int result,
 		free_entry(entry);
 	(void)pthread_mutex_unlock(&shard->lock);
 	if (is_there)
-		object_give_alone(&entry->object);
+		object_free(&entry->object, false);
+	queue_run();
 	if (fails) {
 		object_retire(store->checkout, &entry->object, waits);
 		unwant(store, entry);
@@ -424,7 +426,7 @@ choose(struct store_shard *shard, struct search *search)
 				continue;
 			if (search->spares && entry->touched)
 				entry->touched = false;
-			else if (object_take_alone(&entry->object))
+			else if (a64_cas_seq(&entry->object.word, 0, IN_USE))
 				return entry;
 			/* Its load has not given it back yet. */
 		}
@@ -439,7 +441,7 @@ unload_next(
     struct hwt_store *store, struct store_shard *shard, struct search *search)
 {
 	struct hwt_checkout *checkout = store->checkout;
-	bool was = checkout_queue.in_unload;
+	bool calls = checkout_queue.calls;
 	struct hwt_store_job *job = NULL;
 	struct entry *entry;
 	int result = 0;
@@ -459,11 +461,11 @@ unload_next(
 		(void)out_end(checkout, &checkout->unloads, UINT64_MAX);
 		return -ENOENT;
 	}
-	checkout_queue.in_unload = true;
+	checkout_queue.calls = true;
 	if (store->unload != NULL)
 		result = store->unload(
 		    store->ctx, job, entry->key, entry->size, entry->value);
-	checkout_queue.in_unload = was;
+	checkout_queue.calls = calls;
 	if (result != HWT_STORE_LATER)
 		(void)end_job(store, job, result, NULL);
 	return result == 0 || result == HWT_STORE_LATER ? result : -EBUSY;
@@ -497,11 +499,11 @@ sweep(hwt_timeout timeout, void *arg)
 
 	(void)timeout;
 	store->swept = (store->swept + 1) & (store->shard_count - 1);
-	a64_store_seq(&store->sweeping, 1);
-	while (result != -ENOENT && result != -EAGAIN &&
-	    !a64_load_seq(&store->destroyed))
+	if (!a64_cas_seq(&store->unloading, 0, 1))
+		return;
+	while (result != -ENOENT && result != -EAGAIN)
 		result = unload_next(store, shard, &search);
-	a64_store_seq(&store->sweeping, 0);
+	a64_store_seq(&store->unloading, 0);
 }
 
 /* Making and destroying. */
@@ -592,9 +594,6 @@ unload_all(struct hwt_store *store)
 	uint32_t i;
 	int result;
 
-	/* A sweep either sees destroyed, or has begun a job, which ends it. */
-	while (a64_load_seq(&store->sweeping) && !store_is_used(store))
-		(void)sched_yield();
 	if (store_is_used(store))
 		return false;
 	for (i = 0; i < store->shard_count && store->unload != NULL; i++) {
@@ -612,6 +611,7 @@ int
 hwt_store_destroy(struct hwt_store *store)
 {
 	struct hwt_checkout *checkout;
+	uint32_t tries = 0;
 
 	if (store == NULL)
 		return 0;
@@ -620,13 +620,17 @@ hwt_store_destroy(struct hwt_store *store)
 		free_store(store);
 		return 0;
 	}
-	if (checkout_queue.in_granted)
+	if (checkout_queue.calls)
 		return -EDEADLK;
 	if (a64_load_seq(&checkout->gate.word) & IN_USE)
 		return -EBUSY;
-	a64_store_seq(&store->destroyed, 1);
+	while (!a64_cas_seq(&store->unloading, 0, 1)) {
+		if (store_is_used(store))
+			return -EBUSY;
+		yield_or_pause(&tries);
+	}
 	if (!unload_all(store)) {
-		a64_store_seq(&store->destroyed, 0);
+		a64_store_seq(&store->unloading, 0);
 		return -EBUSY;
 	}
 	if (store->timeout.id != 0)
@@ -797,7 +801,7 @@ store_acquire(struct hwt_store *store, struct hwt_store_request *user,
 		return result;
 	if ((!waits && request->granted == NULL) || !delay_is_valid(delay_ns))
 		return -EINVAL;
-	if (waits && (checkout_queue.in_granted || checkout_queue.in_unload))
+	if (waits && checkout_queue.calls)
 		return -EDEADLK;
 	if (word_state(a64_load_acquire(&request->inner.word)) != STATE_READY)
 		return -EBUSY;
@@ -806,9 +810,6 @@ store_acquire(struct hwt_store *store, struct hwt_store_request *user,
 	result = want_all(request);
 	if (result != 0)
 		return result;
-	/* Also in a pause, where nothing is tried. */
-	if (load_error(request) != 0)
-		return store_ended(request, -EIDRM);
 	(void)hwt_request_init_items(inner, (struct hwt_item *)request->wanted,
 	    request->inner.count, store_granted, request);
 	result = waits

@@ -27,7 +27,7 @@
 /* As in modules/checkout/checkout.h. */
 struct queue {
 	void *first, *last;
-	bool runs, in_granted, in_unload;
+	bool runs, calls;
 };
 extern _Thread_local struct queue checkout_queue;
 
@@ -705,6 +705,8 @@ const struct program checkout_programs[] = {
 	"check-loads 1, check-got 0, check-got 1"),
     PROGRAM("load-later-fails", "make 1, store 0, later, keys 0 1, keys 1 3, "
 	"get 0, get 1", "answer 0 0 | answer 1 1 | drop 1", "check-failed 0"),
+    PROGRAM("load-fails-in-pause", "make 1, store 0, later, keys 0 1, pause",
+	"get 0 | answer 0 0", "check-failed 0"),
     PROGRAM("load-cancel", "make 1, store 0, later, keys 0 1, keys 1 1, "
 	"releases-keys 1, get 0, get 1", "answer 0 1 | drop 0",
 	"put 0, check-got 1"),
