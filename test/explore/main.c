@@ -55,7 +55,7 @@ static unsigned long long programs, schedules, points, complete;
 
 /* The linker's names for the section of all verbs. */
 extern const struct verb *const __start_verbs[], *const __stop_verbs[];
-static struct verb library_verbs[256];
+struct verb library_verbs[256];
 
 static void
 collect_verbs(void)

@@ -6,8 +6,7 @@
  *   holders     an object is out to one request that writes it, or to several
  *               that read it
  *   once        granted is called once for each wait that began, and not again
- *               after the last that may come; each count of the statistics is
- *               what the calls have told
+ *               after the last that may come
  *   lost        at the end, a request that waits wants an object that is out,
  *               or there is a pause
  *   early       no deadline ends a wait before its time
@@ -97,7 +96,6 @@ end_request(struct request_ledger *r, enum hwt_grant grant)
 	r->grant = grant;
 	explore_check(
 	    grant != HWT_GRANT_EXPIRED || sim_now_ns >= r->not_before_ns);
-	at->ended[grant]++;
 	if (grant == HWT_GRANTED)
 		set_granted(r);
 	else if (r->frees)
@@ -145,28 +143,17 @@ begin_wait(struct request_ledger *r, uint64_t delay_ns)
 static void
 settle_call(struct request_ledger *r, int result)
 {
-	static const struct {
-		int error;
-		enum hwt_grant grant;
-	} ends[] = {{-ETIMEDOUT, HWT_GRANT_EXPIRED},
-	    {-ECANCELED, HWT_GRANT_CANCELLED}, {-EIDRM, HWT_GRANT_RETIRED},
-	    {-ESHUTDOWN, HWT_GRANT_SHUT_DOWN}};
-	unsigned i;
+	static const int results[] = {[HWT_GRANTED] = 0,
+	    [HWT_GRANT_EXPIRED] = -ETIMEDOUT,
+	    [HWT_GRANT_CANCELLED] = -ECANCELED,
+	    [HWT_GRANT_RETIRED] = -EIDRM,
+	    [HWT_GRANT_SHUT_DOWN] = -ESHUTDOWN};
+	unsigned grant = HWT_GRANTED;
 
+	while (results[grant] != result)
+		explore_check(++grant <= HWT_GRANT_SHUT_DOWN);
 	r->waits = false;
-	if (result == 0) {
-		set_granted(r);
-		r->grant = HWT_GRANTED;
-	}
-	for (i = 0; i < 4; i++) {
-		if (result == ends[i].error)
-			r->grant = ends[i].grant;
-	}
-	explore_check(r->grant != 0);
-	explore_check(
-	    r->grant != HWT_GRANT_EXPIRED || sim_now_ns >= r->not_before_ns);
-	explore_modify(&r->decided, 4);
-	r->decided = 1;
+	end_request(r, (enum hwt_grant)grant);
 }
 
 static int
@@ -205,16 +192,18 @@ make_on(uint32_t flags, const struct hwt_checkout_options *options)
 	    hwt_group_init(at->checkout, &at->group, GROUP_NUMBER) == 0);
 }
 
-STEP_OF(make, shards,
+/* With so many shards. */
+OF("make", shards,
     make_on(HWT_MANUAL, &(struct hwt_checkout_options){.shards = shards}))
-STEP_OF(make_worker, shards,
+/* Time moves when all wait. */
+OF("make-worker", shards,
     make_on(0, &(struct hwt_checkout_options){.shards = shards}))
-STEP_OF(make_in_order, hold_after,
+OF("make-in-order", hold_after,
     make_on(HWT_MANUAL,
 	&(struct hwt_checkout_options){.shards = 1, .hold_after = hold_after}))
 
-static void
-add(unsigned member)
+/* A member of group 3. */
+VERB1("add", add, member)
 {
 	explore_modify(&at->holders[GROUP_NUMBER], 8);
 	at->members++;
@@ -245,19 +234,28 @@ prepare(unsigned i, unsigned bits, unsigned reads_bits)
 			  r->request, r->items, r->count, was_granted, r) == 0);
 }
 
-STEP_TWO(want, i, bits, prepare(i, bits, 0))
-STEP_TWO(want_read, i, bits, prepare(i, bits, bits))
-STEP_OF(releases, i, at->request[i].releases = true)
-STEP_OF(frees, i, at->request[i].frees = true)
-STEP_TWO(then, i, other, at->request[i].then = other + 1)
+/* Request, set to write. */
+TWO("want", i, bits, prepare(i, bits, 0))
+TWO("read", i, bits, prepare(i, bits, bits))
+
+static void
+releases(unsigned i)
+{
+	at->request[i].releases = true;
+}
+
+/* The request, as soon as it may. */
+OF("frees", i, at->request[i].frees = true)
+/* Its granted acquires that one. */
+TWO("then", i, other, at->request[i].then = other + 1)
 
 /* Calls. */
 
-STEP_OF(acquire, i, (void)acquire_of(&at->request[i], HWT_NEVER))
-STEP_OF(acquire_due, i, (void)acquire_of(&at->request[i], TICK_NS))
+OF("acquire", i, (void)acquire_of(&at->request[i], HWT_NEVER))
+/* Within a tick. */
+OF("acquire-due", i, (void)acquire_of(&at->request[i], TICK_NS))
 
-static void
-try_once(unsigned i)
+VERB1("try", try_once, i)
 {
 	struct request_ledger *r = &at->request[i];
 	int result = hwt_checkout_try(at->checkout, r->request);
@@ -277,15 +275,18 @@ wait_of(unsigned i, uint64_t delay_ns)
 	begin_wait(r, delay_ns);
 	settle_call(
 	    r, hwt_checkout_acquire_wait(at->checkout, r->request, delay_ns));
-	if (!r->granted && r->frees)
-		free_request(r);
 }
 
-STEP_OF(wait_for, i, wait_of(i, HWT_NEVER))
-STEP_OF(wait_due, i, wait_of(i, TICK_NS))
-
 static void
-release(unsigned i)
+wait_for(unsigned i)
+{
+	wait_of(i, HWT_NEVER);
+}
+
+OF("wait-due", i, wait_of(i, TICK_NS))
+
+/* If it is granted. */
+VERB1("release", release, i)
 {
 	if (at->request[i].granted)
 		release_of(&at->request[i]);
@@ -297,8 +298,11 @@ is_decided(const void *context)
 	return ((const struct request_ledger *)context)->decided != 0;
 }
 
-STEP_OF(await_end, i,
-    explore_await(&at->request[i].decided, 4, is_decided, &at->request[i]))
+static void
+await_end(unsigned i)
+{
+	explore_await(&at->request[i].decided, 4, is_decided, &at->request[i]);
+}
 
 static bool
 has_begun(const void *context)
@@ -309,7 +313,8 @@ has_begun(const void *context)
 	    (r->request->private_words[0] & 7) == 3 /* STATE_WAITING */;
 }
 
-STEP_OF(await_wait, i,
+/* Until it waits. */
+OF("begun", i,
     explore_await(at->request[i].request, 8, has_begun, &at->request[i]))
 
 static void
@@ -319,16 +324,10 @@ cancel_of(unsigned i)
 
 	explore_check(
 	    result == 0 || result == -EINPROGRESS || result == -ENOENT);
-	at->cancels += result == 0;
 }
 
-static void
-tick(unsigned ticks)
-{
-	advance(ticks);
-}
-
-STEP_OF(pass, ticks, sim_clock_add(ticks *TICK_NS))
+/* The clock moves alone. */
+OF("pass", ticks, sim_clock_add(ticks *TICK_NS))
 
 static void
 pause_within(uint64_t delay_ns)
@@ -345,12 +344,11 @@ pause_within(uint64_t delay_ns)
 	at->pauses++;
 }
 
-STEP(pause_all, pause_within(HWT_NEVER))
-STEP(pause_now, pause_within(0))
-STEP(pause_due, pause_within(TICK_NS))
+ALONE("pause", pause_within(HWT_NEVER))
+ALONE("pause-now", pause_within(0))
+ALONE("pause-due", pause_within(TICK_NS))
 
-static void
-resume(void)
+VERB0("resume", resume)
 {
 	if (!at->paused)
 		return;
@@ -360,8 +358,7 @@ resume(void)
 }
 
 /* Object k, which request i has, and its memory. */
-static void
-retire(unsigned i, unsigned k)
+VERB2("retire", retire, i, k)
 {
 	struct request_ledger *r = &at->request[i];
 
@@ -381,19 +378,18 @@ retire(unsigned i, unsigned k)
 	at->object[k] = NULL;
 }
 
-STEP_OF(retire_strange, k,
+/* Nobody is granted it. */
+OF("cannot-retire", k,
     explore_check(hwt_object_retire(at->checkout, at->object[k]) == -EPERM))
 
-static void
-shut_down(void)
+VERB0("shutdown", shut_down)
 {
 	explore_check(hwt_checkout_shutdown(at->checkout) == 0);
 	at->shut_down = true;
 }
 
 /* What is returned is a deadline's. */
-static void
-stop_timer(void)
+VERB0("stop-timer", stop_timer)
 {
 	struct hwt_timeout_info info;
 	struct hwt_unprocessed list;
@@ -405,8 +401,8 @@ stop_timer(void)
 
 /* Ends. */
 
-STEP_OF(check_granted, i, explore_check(at->request[i].grant == HWT_GRANTED))
-STEP_OF(check_ended, i, explore_check(at->request[i].grant > HWT_GRANTED))
+OF("check-granted", i, explore_check(at->request[i].grant == HWT_GRANTED))
+OF("check-ended", i, explore_check(at->request[i].grant > HWT_GRANTED))
 
 static bool
 is_free(const struct request_ledger *r, unsigned k)
@@ -482,38 +478,13 @@ checkout_end(void)
 	explore_check(hwt_checkout_destroy(at->checkout) == 0);
 }
 
+/* Words that the library's programs have, too. */
 static const struct verb verbs[] = {
-    {"make", .of = make}, /* with so many shards */
-    {"make-worker", .of = make_worker}, /* time moves when all wait */
-    {"make-in-order", .of = make_in_order}, /* hold_after */
-    {"add", .of = add}, /* a member of group 3 */
-    {"want", .two = want}, /* request, set to write */
-    {"read", .two = want_read},
     {"releases", .of = releases}, /* in granted, or when it has it */
-    {"frees", .of = frees}, /* the request, as soon as it may */
-    {"then", .two = then}, /* its granted acquires that one */
-    {"acquire", .of = acquire},
-    {"acquire-due", .of = acquire_due}, /* within a tick */
-    {"try", .of = try_once},
     {"wait", .of = wait_for},
-    {"wait-due", .of = wait_due},
-    {"begun", .of = await_wait}, /* it waits */
-    {"release", .of = release}, /* if it is granted */
     {"await", .of = await_end},
     {"cancel", .of = cancel_of},
-    {"advance", .of = tick},
-    {"pass", .of = pass}, /* time alone */
-    {"pause", .alone = pause_all},
-    {"pause-now", .alone = pause_now},
-    {"pause-due", .alone = pause_due},
-    {"resume", .alone = resume},
-    {"retire", .two = retire}, /* of a request, if granted, an object */
-    {"cannot-retire", .of = retire_strange}, /* nobody is granted it */
-    {"shutdown", .alone = shut_down},
-    {"stop-timer", .alone = stop_timer},
-    {"check-granted", .of = check_granted},
-    {"check-ended", .of = check_ended},
-    {.more = store_verbs},
+    {.more = library_verbs},
 };
 
 #define PROGRAM(name_, first_, run_, ...)                                   \

@@ -5,23 +5,6 @@
 
 #include "modules/checkout/hwt_checkout.h"
 
-/* Verbs of one statement, with no number, one, or two. */
-#define STEP(name_, ...)        \
-	static void name_(void) \
-	{                       \
-		__VA_ARGS__;    \
-	}
-#define STEP_OF(name_, i_, ...)        \
-	static void name_(unsigned i_) \
-	{                              \
-		__VA_ARGS__;           \
-	}
-#define STEP_TWO(name_, i_, j_, ...)                \
-	static void name_(unsigned i_, unsigned j_) \
-	{                                           \
-		__VA_ARGS__;                        \
-	}
-
 #define REQUESTS 5
 #define OBJECTS 4
 #define GROUP_NUMBER 3
@@ -47,8 +30,7 @@ struct checkout_ledger {
 	struct {
 		_Alignas(8) uint32_t writers, readers;
 	} holders[OBJECTS];
-	unsigned members, out, released, cancels, pauses;
-	unsigned ended[HWT_GRANT_SHUT_DOWN + 1];
+	unsigned members, out, released, pauses;
 	uint32_t paused;
 	bool shut_down;
 	struct hwt_store *store;
@@ -56,7 +38,6 @@ struct checkout_ledger {
 };
 extern struct checkout_ledger checkout_ledger;
 
-extern const struct verb store_verbs[];
 void store_end(void);
 /* Of both: what must hold in the end. */
 void checkout_end(void);

@@ -30,7 +30,7 @@ static struct {
 		struct hwt_store_job *job; /* to be answered */
 	} of[KEYS];
 	unsigned fails; /* so many loads */
-	unsigned loads, unloads;
+	unsigned loads;
 	bool later;
 } store_at;
 
@@ -78,7 +78,6 @@ unload(void *ctx, struct hwt_store_job *job, const void *key, size_t size,
 	explore_check(store_at.of[k].holders == 0);
 	explore_check(!explore_load(&checkout_ledger.paused, 4));
 	store_at.of[k].there = 0;
-	store_at.unloads++;
 	return 0;
 }
 
@@ -131,8 +130,7 @@ keys_granted(struct hwt_store_request *request, void *arg, int result)
 	keys_ended(w, result);
 }
 
-static void
-make_store(unsigned limit)
+VERB1("store", make_store, limit)
 {
 	memset(&store_at, 0, sizeof(store_at));
 	checkout_ledger.has_store = true;
@@ -145,8 +143,7 @@ make_store(unsigned limit)
 		    .shards = 1}) == 0);
 }
 
-static void
-want_keys(unsigned i, unsigned bits)
+VERB2("keys", want_keys, i, bits)
 {
 	struct want_ledger *w = &store_at.want[i];
 	unsigned k;
@@ -174,8 +171,7 @@ acquire_keys(unsigned i, uint64_t delay_ns)
 		keys_ended(w, result);
 }
 
-static void
-wait_keys(unsigned i)
+VERB1("wait-get", wait_keys, i)
 {
 	struct want_ledger *w = &store_at.want[i];
 
@@ -184,8 +180,7 @@ wait_keys(unsigned i)
 		checkout_ledger.store, w->request, HWT_NEVER));
 }
 
-static void
-cancel_keys(unsigned i)
+VERB1("drop", cancel_keys, i)
 {
 	int result =
 	    hwt_store_cancel(checkout_ledger.store, store_at.want[i].request);
@@ -201,8 +196,7 @@ has_job(const void *context)
 }
 
 /* The load of key k ends, when it has begun; 0: it fails. */
-static void
-answer(unsigned k, unsigned well)
+VERB2("answer", answer, k, well)
 {
 	struct hwt_loaded loaded = {&store_at.of[k]};
 
@@ -213,15 +207,19 @@ answer(unsigned k, unsigned well)
 			  store_at.of[k].job, well ? 0 : -EIO, &loaded) == 0);
 }
 
-STEP_OF(store_releases, i, store_at.want[i].releases = true)
-STEP_OF(fails, count, store_at.fails = count)
-STEP(later, store_at.later = true)
-STEP_OF(acquire_key, i, acquire_keys(i, HWT_NEVER))
-STEP_OF(acquire_key_due, i, acquire_keys(i, TICK_NS))
-STEP_OF(release_key, i, release_keys(&store_at.want[i]))
-STEP_OF(check_loads, count, explore_check(store_at.loads == count))
-STEP_OF(check_result, i, explore_check(store_at.want[i].result == 0))
-STEP_OF(check_failed, i, explore_check(store_at.want[i].result == -EIO))
+/* When it has them. */
+OF("releases-keys", i, store_at.want[i].releases = true)
+/* So many loads. */
+OF("fails", count, store_at.fails = count)
+/* Loads end by answer. */
+ALONE("later", store_at.later = true)
+OF("get", i, acquire_keys(i, HWT_NEVER))
+/* Within a tick. */
+OF("get-due", i, acquire_keys(i, TICK_NS))
+OF("put", i, release_keys(&store_at.want[i]))
+OF("check-loads", count, explore_check(store_at.loads == count))
+OF("check-got", i, explore_check(store_at.want[i].result == 0))
+OF("check-failed", i, explore_check(store_at.want[i].result == -EIO))
 
 void
 store_end(void)
@@ -239,21 +237,3 @@ store_end(void)
 	for (k = 0; k < KEYS; k++)
 		explore_check(store_at.of[k].there == 0);
 }
-
-const struct verb store_verbs[] = {
-    {"store", .of = make_store}, /* with a limit; 0: none */
-    {"keys", .two = want_keys}, /* of request, by bits */
-    {"releases-keys", .of = store_releases}, /* when it has them */
-    {"fails", .of = fails}, /* so many loads */
-    {"later", .alone = later}, /* loads answer so: answer */
-    {"get", .of = acquire_key},
-    {"get-due", .of = acquire_key_due}, /* within a tick */
-    {"wait-get", .of = wait_keys},
-    {"put", .of = release_key},
-    {"drop", .of = cancel_keys},
-    {"answer", .two = answer},
-    {"check-loads", .of = check_loads},
-    {"check-got", .of = check_result},
-    {"check-failed", .of = check_failed},
-    {0},
-};

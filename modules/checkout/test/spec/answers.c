@@ -248,29 +248,13 @@ Test(answers, ESHUTDOWN_of_a_stopped_timer)
 	assert_ok(hwt_destroy(manual.timer));
 }
 
-/* A timer with a worker, whose thread the first timeout starts. */
-static void
-thread_open(void)
+/* Of one with a worker, whose thread the first timeout starts. */
+Test(answers, ENOMEM_and_EAGAIN_of_the_timer)
 {
 	const struct hwt_options options = {.tick_ns = HWT_MS(1)};
 
 	assert_ok(hwt_create(&manual.timer, &options));
 	checkout_open_on(NULL);
-}
-
-static void
-thread_close(void)
-{
-	assert_ok(hwt_checkout_destroy(checkout));
-	assert_ok(hwt_stop(manual.timer, NULL));
-	assert_ok(hwt_destroy(manual.timer));
-}
-
-#define ThreadTest(suite, name) \
-	TestBetween(thread_open(), thread_close(), suite, name)
-
-ThreadTest(answers, ENOMEM_and_EAGAIN_of_the_timer)
-{
 	clients("b ab a");
 	play("take-ms 0 1000");
 	fault_arm_thread(EAGAIN);
@@ -280,6 +264,9 @@ ThreadTest(answers, ENOMEM_and_EAGAIN_of_the_timer)
 	assert_no_wait(-ENOMEM);
 	(void)fault_disarm();
 	play("out 1 0, release 0");
+	assert_ok(hwt_checkout_destroy(checkout));
+	assert_ok(hwt_stop(manual.timer, NULL));
+	assert_ok(hwt_destroy(manual.timer));
 }
 
 static _Atomic uint64_t waits_ended;

@@ -435,6 +435,9 @@ StoreTest(store_answers, hwt_store_request_init_EINVAL_and_E2BIG)
 	struct hwt_store_request request;
 	struct hwt_store_item item[HWT_STORE_ITEMS_MAX + 1];
 	char keys[HWT_STORE_KEY_MAX + 1] = {0};
+	const struct hwt_store_item wrong[] = {{keys, sizeof(keys), NULL, 0},
+	    {keys, 0, NULL, 0}, {NULL, 1, NULL, 0},
+	    {keys, 1, NULL, (enum hwt_use)7}};
 	unsigned i;
 
 #define INIT(count) \
@@ -452,16 +455,12 @@ StoreTest(store_answers, hwt_store_request_init_EINVAL_and_E2BIG)
 	    hwt_store_request_init(store, NULL, item, 1, NULL, NULL), -EINVAL);
 	assert_rc(hwt_store_request_init(store, &request, NULL, 1, NULL, NULL),
 	    -EINVAL);
-	item[0].size = HWT_STORE_KEY_MAX + 1;
-	assert_rc(INIT(1), -EINVAL);
-	item[0].size = 0;
-	assert_rc(INIT(1), -EINVAL);
-	item[0] = (struct hwt_store_item){NULL, 1, NULL, HWT_WRITE};
-	assert_rc(INIT(1), -EINVAL);
-	item[0].key = item[1].key;
+	for (i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		item[0] = wrong[i];
+		assert_rc(INIT(1), -EINVAL);
+	}
+	item[0] = item[1];
 	assert_rc(INIT(2), -EINVAL);
-	item[0].use = (enum hwt_use)7;
-	assert_rc(INIT(1), -EINVAL);
 }
 
 StoreTest(store_answers, EINVAL_EBUSY_ENOENT_and_EDEADLK_of_calls)

@@ -86,14 +86,8 @@ CheckoutTest(deadline, ends_the_wait_and_not_before_its_delay_has_passed)
 	play("waits 1");
 	(void)manual_step(1 + FIXTURE_TICK);
 	play("expired 1, timeouts 0");
-	/* The grant has outlived its own delay. */
-	play("out 1 0, release 0, expired 1");
-	assert_u64(checkout_stats().expired, 1);
-}
-
-CheckoutTest(deadline, is_cancelled_by_a_grant)
-{
-	clients("a a");
-	play("take 0, wait-ms 1 5, timeouts 1, release 0, granted 1, "
+	/* The grant has outlived its own delay, and cancels that of a wait. */
+	play("out 1 0, wait-ms 1 5, timeouts 1, release 0, granted 1, "
 	     "timeouts 0, pass 50, out 1 0, release 1");
+	assert_u64(checkout_stats().expired, 1);
 }

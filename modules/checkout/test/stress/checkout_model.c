@@ -76,7 +76,7 @@ static struct place {
 
 static struct hwt_group group;
 static uint64_t now_ns, rng;
-static uint64_t granted, expired, cancelled, retired; /* of this round */
+static uint64_t granted, expired, cancelled; /* of this round */
 static uint64_t loads, unloads, failures;
 static uint64_t grants, ends, all_loads, all_unloads; /* of all */
 static uint32_t hold_after;
@@ -262,7 +262,6 @@ note_end(struct subject *s, int result)
 	note_used(s);
 	expired += result == -ETIMEDOUT;
 	cancelled += result == -ECANCELED;
-	retired += result == -EIDRM;
 	ends += result != 0;
 }
 
@@ -814,7 +813,7 @@ round_begin(void)
 	    hwt_checkout_create(&checkout, timer, &options) == 0, "create");
 	memset(subject, 0, sizeof(subject));
 	memset(place, 0, sizeof(place));
-	granted = expired = cancelled = retired = 0;
+	granted = expired = cancelled = 0;
 	loads = unloads = failures = 0;
 	paused = destroying = false;
 	for (i = 0; i < OBJECTS; i++)

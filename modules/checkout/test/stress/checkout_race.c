@@ -52,17 +52,12 @@ struct demand {
 
 static struct hwt_group group;
 
-static uint64_t
-draw(uint64_t *random, uint64_t bound)
-{
-	return random_below(random, bound);
-}
-
 /* A quarter of all waits has a deadline. */
 static uint64_t
 draw_delay(uint64_t *random)
 {
-	return draw(random, 4) == 0 ? draw(random, HWT_US(300)) : HWT_NEVER;
+	return random_below(random, 4) == 0 ? random_below(random, HWT_US(300))
+					    : HWT_NEVER;
 }
 
 static void
@@ -193,15 +188,16 @@ demand_init(struct demand *demand)
 static void
 choose_set(struct demand *demand)
 {
-	unsigned first = (unsigned)draw(&demand->random, ACCOUNTS);
-	unsigned step = 1 + (unsigned)draw(&demand->random, 2);
+	unsigned first = (unsigned)random_below(&demand->random, ACCOUNTS);
+	unsigned step = 1 + (unsigned)random_below(&demand->random, 2);
 	unsigned i;
 
-	demand->wish.count = 1 + (unsigned)draw(&demand->random, SET_MAX);
+	demand->wish.count =
+	    1 + (unsigned)random_below(&demand->random, SET_MAX);
 	demand->writes = demand->wish.count;
-	if (draw(&demand->random, 2) == 0)
-		demand->writes =
-		    (unsigned)draw(&demand->random, demand->wish.count + 1);
+	if (random_below(&demand->random, 2) == 0)
+		demand->writes = (unsigned)random_below(
+		    &demand->random, demand->wish.count + 1);
 	for (i = 0; i < demand->wish.count; i++) {
 		demand->wish.item[i].wanted =
 		    &account[(first + i * step) % ACCOUNTS].object;
@@ -237,7 +233,7 @@ acquire(struct demand *demand, uint64_t delay_ns)
 		use(demand);
 	if (rc != 1)
 		return;
-	if (draw(&demand->random, 4) == 0) {
+	if (random_below(&demand->random, 4) == 0) {
 		rc = wish_cancel(&demand->wish);
 		stress_check(rc == 0 || rc == -EINPROGRESS || rc == -ENOENT,
 		    "cancel: %d", rc);
@@ -269,7 +265,7 @@ try(struct demand *demand)
 static void
 run(struct demand *demand)
 {
-	unsigned how = (unsigned)draw(&demand->random, 4);
+	unsigned how = (unsigned)random_below(&demand->random, 4);
 
 	uint64_t delay_ns = draw_delay(&demand->random);
 
@@ -319,7 +315,8 @@ pause_thread(void *arg)
 	int rc;
 
 	while (!atomic_load(&over)) {
-		rc = hwt_checkout_pause(checkout, draw(&random, HWT_US(500)));
+		rc = hwt_checkout_pause(
+		    checkout, random_below(&random, HWT_US(500)));
 		if (rc == 0) {
 			take_sum();
 			rc = hwt_checkout_resume(checkout);
@@ -442,7 +439,7 @@ pool_thread(void *arg)
 	uint64_t turns = stress_scaled(TRANSFERS);
 
 	while (turns-- > 0) {
-		demand.breaks = draw(&demand.random, 32) == 0;
+		demand.breaks = random_below(&demand.random, 32) == 0;
 		demand_init(&demand);
 		run(&demand);
 	}
@@ -492,7 +489,7 @@ static _Thread_local uint64_t job_random = 1;
 static int
 draw_job(struct hwt_store_job *job, unsigned key, struct account *value)
 {
-	unsigned how = (unsigned)draw(&job_random, 8);
+	unsigned how = (unsigned)random_below(&job_random, 8);
 
 	if (how == 0 && !atomic_load(&jobs_over))
 		return -EIO;
@@ -589,11 +586,11 @@ complete_thread(void *arg)
 static void
 choose_keys(struct demand *demand)
 {
-	unsigned first = (unsigned)draw(&demand->random, 8), i;
+	unsigned first = (unsigned)random_below(&demand->random, 8), i;
 
-	demand->wish.count = 1 + (unsigned)draw(&demand->random, 3);
+	demand->wish.count = 1 + (unsigned)random_below(&demand->random, 3);
 	demand->writes =
-	    (unsigned)draw(&demand->random, demand->wish.count + 1);
+	    (unsigned)random_below(&demand->random, demand->wish.count + 1);
 	for (i = 0; i < demand->wish.count; i++)
 		demand->wish.key[i] =
 		    (struct hwt_store_item){.key = &keys[(first + i * 3) % 8],
