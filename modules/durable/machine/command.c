@@ -74,6 +74,7 @@ struct words {
 	struct call *call;
 	const struct argument *at, *end;
 	bool failed; /* and it was answered */
+	struct machine_order order;
 };
 
 __attribute__((format(printf, 2, 3))) static void
@@ -262,7 +263,7 @@ answer_taken(const struct call *call, struct record *const *taken, size_t count)
 		answer(call, "*$::::$", (size_t)6, taken[i]->bytes,
 		    (size_t)taken[i]->id_length, taken[i]->fence,
 		    (uint64_t)taken[i]->attempt, taken[i]->policy->attempts,
-		    taken[i]->lease->due_ms, record_payload(taken[i]),
+		    taken[i]->newest->due_ms, record_payload(taken[i]),
 		    (size_t)taken[i]->payload_length);
 }
 
@@ -307,9 +308,10 @@ is_end_of_attempts(const struct argument *at, const struct argument *end)
 /* The order to each of the tasks that follow: TASKS id fence [id fence ...],
  * and with an end also TAKE; or ids. */
 static void
-run_order(struct words *words, const struct machine_order *order)
+run_order(struct words *words)
 {
 	struct call *call = words->call;
+	struct machine_order *order = &words->order;
 	bool attempts = order->verb <= ORDER_EXTEND, takes = false;
 	struct record *taken[MACHINE_TASKS_MAX];
 	const struct argument *id;
@@ -317,6 +319,10 @@ run_order(struct words *words, const struct machine_order *order)
 	uint64_t fence = 0;
 	size_t count = 0;
 
+	if (order->verb == ORDER_EXTEND)
+		order->ms = take_number(words, "the visibility", 1, DAY_MS);
+	if (order->verb == ORDER_RESCHEDULE && !take_due(words, &order->ms))
+		fail(words, "ARG one of IN and DUE");
 	if (attempts && !take_word(words, "TASKS"))
 		fail(words, "ARG TASKS is missing");
 	id = words->at;
@@ -351,46 +357,21 @@ run_order(struct words *words, const struct machine_order *order)
 static void
 run_finish(struct words *words)
 {
-	struct machine_order order = {.verb = ORDER_DONE};
+	struct machine_order *order = &words->order;
 
 	if (take_word(words, "FAIL")) {
-		order.verb = ORDER_FAIL;
-		order.reason =
+		order->verb = ORDER_FAIL;
+		order->reason =
 		    take_bytes(words, "a reason", 0, MACHINE_REASON_MAX);
 	} else if (take_word(words, "RETRY")) {
-		order.verb = ORDER_RETRY;
-		order.ms = take_word(words, "-1")
+		order->verb = ORDER_RETRY;
+		order->ms = take_word(words, "-1")
 		    ? RETRY_BY_POLICY
 		    : take_number(words, "RETRY", 0, MACHINE_DELAY_MAX_MS);
 	} else if (!take_word(words, "DONE")) {
 		fail(words, "ARG one of DONE, RETRY and FAIL");
 	}
-	run_order(words, &order);
-}
-
-static void
-run_extend(struct words *words)
-{
-	struct machine_order order = {.verb = ORDER_EXTEND};
-
-	order.ms = take_number(words, "the visibility", 1, DAY_MS);
-	run_order(words, &order);
-}
-
-static void
-run_cancel(struct words *words)
-{
-	run_order(words, &(struct machine_order){.verb = ORDER_CANCEL});
-}
-
-static void
-run_reschedule(struct words *words)
-{
-	struct machine_order order = {.verb = ORDER_RESCHEDULE};
-
-	if (!take_due(words, &order.ms))
-		fail(words, "ARG one of IN and DUE");
-	run_order(words, &order);
+	run_order(words);
 }
 
 static const char *const state_names[STATES] = {
@@ -408,7 +389,7 @@ run_get(struct words *words)
 	const struct argument id = take_id(words);
 	const struct record *record;
 	const struct policy *policy;
-	struct argument text;
+	const struct attempt *newest;
 	bool running;
 
 	if (!words_end(words))
@@ -419,7 +400,7 @@ run_get(struct words *words)
 		return;
 	}
 	policy = record->policy;
-	text = record_text(record);
+	newest = record_newest(record);
 	running = record->state == STATE_RUNNING;
 	answer(call, "*sss:s:s:s:s:s:s:s:s:s$s$s$", (size_t)26, "state",
 	    state_names[record->state], "due", (uint64_t)record->due_ms, "time",
@@ -427,8 +408,8 @@ run_get(struct words *words)
 	    policy->attempts, "fence", record->fence, "retry-first",
 	    policy->retry_first_ms, "retry-most", policy->retry_most_ms,
 	    "expires", policy->expires_ms, "result", policy->result_ms,
-	    "worker", text.bytes, running ? text.length : 0, "reason",
-	    text.bytes, running ? 0 : text.length, "payload",
+	    "worker", newest->text, running ? newest->length : 0, "reason",
+	    newest->text, running ? 0 : newest->length, "payload",
 	    record_payload(record), (size_t)record->payload_length);
 }
 
@@ -494,7 +475,7 @@ answer_list(struct words *words, enum machine_state state)
 	uint64_t cursor = 2 * take_number(words, "a cursor", 0, INT64_MAX);
 	uint64_t most = take_number(words, "the count", 1, LIST_MAX);
 	uint64_t buckets = LIST_BUCKETS * most;
-	struct argument reason;
+	const struct attempt *newest;
 	char text[24];
 	size_t i;
 
@@ -512,10 +493,10 @@ answer_list(struct words *words, enum machine_state state)
 	for (i = 0; i < listed.count; i++) {
 		const struct record *record = listed.records[i];
 
-		reason = record_text(record);
+		newest = record_newest(record);
 		answer(call, dead ? "*$::$$" : "*$::", (size_t)(dead ? 5 : 3),
 		    record->bytes, (size_t)record->id_length, record->time_ms,
-		    (uint64_t)record->attempt, reason.bytes, reason.length,
+		    (uint64_t)record->attempt, newest->text, newest->length,
 		    record_payload(record), (size_t)record->payload_length);
 	}
 }
@@ -539,17 +520,15 @@ run_list(struct words *words)
 static void
 run_dead(struct words *words)
 {
-	struct machine_order order = {.verb = ORDER_REPLAY};
-
 	if (take_word(words, "LIST")) {
 		answer_list(words, STATE_DEAD);
 		return;
 	}
 	if (take_word(words, "DROP"))
-		order.verb = ORDER_DROP;
+		words->order.verb = ORDER_DROP;
 	else if (!take_word(words, "REPLAY"))
 		fail(words, "ARG one of LIST, REPLAY and DROP");
-	run_order(words, &order);
+	run_order(words);
 }
 
 static bool
@@ -593,17 +572,17 @@ run_queue(struct words *words)
 }
 
 const struct command command_table[] = {
-    {"ADD", 5, true, true, run_add},
-    {"TAKE", 3, true, false, run_take},
-    {"FINISH", 4, true, false, run_finish},
-    {"EXTEND", 4, true, false, run_extend},
-    {"CANCEL", 1, true, false, run_cancel},
-    {"RESCHEDULE", 3, true, false, run_reschedule},
-    {"GET", 1, false, false, run_get},
-    {"STAT", 0, false, false, run_stat},
-    {"LIST", 3, false, false, run_list},
-    {"DEAD", 2, true, false, run_dead},
-    {"QUEUE", 0, true, false, run_queue},
+    {"ADD", 5, true, true, run_add, 0},
+    {"TAKE", 3, true, false, run_take, 0},
+    {"FINISH", 4, true, false, run_finish, ORDER_DONE},
+    {"EXTEND", 4, true, false, run_order, ORDER_EXTEND},
+    {"CANCEL", 1, true, false, run_order, ORDER_CANCEL},
+    {"RESCHEDULE", 3, true, false, run_order, ORDER_RESCHEDULE},
+    {"GET", 1, false, false, run_get, 0},
+    {"STAT", 0, false, false, run_stat, 0},
+    {"LIST", 3, false, false, run_list, 0},
+    {"DEAD", 2, true, false, run_dead, ORDER_REPLAY},
+    {"QUEUE", 0, true, false, run_queue, 0},
 };
 const size_t command_count = sizeof(command_table) / sizeof(*command_table);
 
@@ -623,7 +602,12 @@ command_find(const char *name, size_t length)
 void
 command_run(const struct command *command, struct call *call)
 {
-	struct words words = {call, call->argv, call->argv + call->argc, false};
+	struct words words = {
+	    .call = call,
+	    .at = call->argv,
+	    .end = call->argv + call->argc,
+	    .order.verb = command->verb,
+	};
 
 	call->blocked = false;
 	if (call->argc < command->least || call->argc > COMMAND_WORDS_MAX) {

@@ -50,6 +50,7 @@ struct command {
 	bool writes; /* may change the machine */
 	bool adds; /* is refused where the level is not kept */
 	void (*run)(struct words *words);
+	enum machine_verb verb; /* its order to each task, if it has one */
 };
 
 /* In any case; NULL: there is none. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The moves of records between states: see machine.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "modules/durable/machine/internal.h"
@@ -28,14 +29,23 @@ wheel_of(struct machine *machine, enum machine_state state)
 	return state == STATE_RUNNING ? &machine->leases : &machine->ended;
 }
 
+static struct entry *
+entry_of(struct record *record)
+{
+	return record->state == STATE_RUNNING ? &record->newest->by_time
+					      : &record->by_time;
+}
+
 void
 record_place(
     struct machine *machine, struct record *record, enum machine_state state)
 {
+	struct table *wheel = wheel_of(machine, state);
+
 	record->state = state & 7;
 	machine->count[state]++;
-	if (wheel_of(machine, state) != NULL)
-		wheel_insert(wheel_of(machine, state), record);
+	if (wheel != NULL)
+		group_insert(wheel, entry_of(record));
 	else
 		list_insert(state == STATE_DUE ? &machine->due : &machine->dead,
 		    &record->link);
@@ -44,9 +54,11 @@ record_place(
 void
 record_unplace(struct machine *machine, struct record *record)
 {
+	struct table *wheel = wheel_of(machine, record->state);
+
 	machine->count[record->state]--;
-	if (wheel_of(machine, record->state) != NULL)
-		wheel_remove(wheel_of(machine, record->state), record);
+	if (wheel != NULL)
+		group_remove(wheel, entry_of(record));
 	else
 		list_remove(&record->link);
 }
@@ -86,7 +98,7 @@ place_dead(struct machine *machine, struct record *record,
     const struct argument *reason)
 {
 	machine->counters[COUNT_DEAD]++;
-	record_give_reason(machine, record, reason);
+	record_attempt(machine, record, reason, 0, 0);
 	record->time_ms = machine->time.now_ms;
 	record_place(machine, record, STATE_DEAD);
 }
@@ -166,6 +178,24 @@ expires(struct machine *machine, struct record *record)
 	return true;
 }
 
+/* Passes each record up to now_ms, in order, to time_came. Stops after *work
+ * records, and subtracts how many there were. */
+static void
+wheel_turn(struct machine *machine, const struct table *wheel, uint64_t now_ms,
+    size_t *work)
+{
+	const struct node *first;
+	uint64_t time_ms;
+	size_t length;
+
+	for (; *work > 0 && (time_ms = table_least(wheel)) <= now_ms; --*work) {
+		first = table_find(wheel, &time_ms, sizeof(time_ms));
+		time_came(machine,
+		    container_of(
+			wheel->key(first, &length), struct record, time_ms));
+	}
+}
+
 void
 machine_advance(struct machine *machine, struct machine_time time)
 {
@@ -175,12 +205,9 @@ machine_advance(struct machine *machine, struct machine_time time)
 		machine->time.now_ms = time.now_ms;
 	if (time.steady_ms > machine->time.steady_ms)
 		machine->time.steady_ms = time.steady_ms;
-	wheel_turn(&machine->leases, machine->time.steady_ms, &work, time_came,
-	    machine);
-	wheel_turn(
-	    &machine->waiting, machine->time.now_ms, &work, time_came, machine);
-	wheel_turn(
-	    &machine->ended, machine->time.now_ms, &work, time_came, machine);
+	wheel_turn(machine, &machine->leases, machine->time.steady_ms, &work);
+	wheel_turn(machine, &machine->waiting, machine->time.now_ms, &work);
+	wheel_turn(machine, &machine->ended, machine->time.now_ms, &work);
 }
 
 void
@@ -298,30 +325,43 @@ begin(struct machine *machine, struct record *record,
 	record_unplace(machine, record);
 	record->fence = ++machine->fence;
 	record->attempt++;
-	record_lease(
+	record_attempt(
 	    machine, record, &take->worker, take->request, record->time_ms);
 	record->time_ms = machine->time.steady_ms + take->visibility_ms;
 	record_place(machine, record, STATE_RUNNING);
 	machine->counters[COUNT_BEGUN]++;
 }
 
-/* The answer of a take that is repeated. */
-static size_t
-take_again(const struct shared *take, uint64_t limit, struct record **taken)
+static int
+compare_fences(const void *a, const void *b)
 {
-	const struct link *link = take->leases.next;
+	uint64_t fence = (*(struct record *const *)a)->fence;
+	uint64_t other = (*(struct record *const *)b)->fence;
+
+	return (fence > other) - (fence < other);
+}
+
+/* The answer of a take that is repeated, in the same order. */
+static size_t
+take_again(const struct entry *first, uint64_t limit, struct record **taken)
+{
+	const struct entry *entry = first;
 	size_t count = 0;
 
-	for (; link != &take->leases && count < limit; link = link->next)
-		taken[count++] = container_of(link, struct lease, link)->record;
-	return count;
+	do {
+		taken[count++] =
+		    container_of(entry, struct attempt, by_take)->record;
+		entry = container_of(entry->link.next, struct entry, link);
+	} while (entry != first && count < MACHINE_TASKS_MAX);
+	qsort(taken, count, sizeof(struct record *), compare_fences);
+	return least(count, limit);
 }
 
 size_t
 machine_take(struct machine *machine, const struct machine_take *take,
     struct record **taken)
 {
-	const struct shared *before =
+	const struct entry *before =
 	    take_find(machine, &take->worker, take->request);
 	const struct machine_settings *limits = &machine->settings;
 	uint64_t tokens = tokens_at(machine, machine->time.steady_ms);
@@ -329,7 +369,7 @@ machine_take(struct machine *machine, const struct machine_take *take,
 	size_t count = 0, bytes = 0, work = ADVANCE_WORK;
 	struct record *record;
 
-	if (take->request != 0 && before != NULL)
+	if (before != NULL)
 		return take_again(before, take->limit, taken);
 	if (limits->running != 0)
 		most = least(most,

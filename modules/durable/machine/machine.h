@@ -27,6 +27,14 @@
  * revision has grown then, the host must hand this on to replicas and files,
  * also when the command itself changed nothing.
  *
+ * A WHEEL is hashed, with ticks of 1 ms (Varghese & Lauck's scheme 6): a table
+ * by time, whose buckets are the slots, and so grow with what is in it. Its
+ * groups are the records of one time each. Groups of later rounds stay in their
+ * slot, and each round begins at another one. The table knows the least time.
+ * So no operation depends on how many records there are, or on their times.
+ * Records leave in the order of their times, and those of one time in the order
+ * in which they were inserted: so it depends on the contents alone.
+ *
  * MEMORY. An add that finds none is refused. Where a machine cannot have the
  * few bytes that any other command needs, the process ends, as a Redis does:
  * what was acknowledged is in the host's files.
@@ -37,8 +45,7 @@
  *      the lists due (DUE) and dead (DEAD).
  *   2. count[] says how many there are in each state.
  *   3. added = the sum of count[] + removed + dropped.
- *   4. A RUNNING record has a lease, which is in the list of its take. A take
- *      has as many references as leases, and at least one.
+ *   4. An attempt that runs and has a request is in the group of its take.
  *   5. Fences grow: no record's fence exceeds the machine's.
  */
 #ifndef HWT_DURABLE_MACHINE_H
@@ -89,51 +96,40 @@ struct policy {
 	uint64_t result_ms; /* how long the id of an ended task is kept */
 };
 
-/* What the leases of a take have in common; of those without a request, all
- * takes of the worker. */
-struct take {
-	uint64_t request; /* 0: it named none */
-	char worker[MACHINE_WORKER_MAX];
-};
-
-/* A policy or take, once for all records that have it. */
-struct shared {
-	struct node node; /* by the key */
+/* A policy, once for all records that have it. */
+struct shared_policy {
+	struct node node; /* by the policy */
 	uint64_t references;
-	struct link leases; /* of a take; of one request, by their fences */
-	size_t length;
-	uint64_t key[]; /* struct policy, or struct take up to its end */
+	struct policy policy;
 };
 
-/* An attempt. */
-struct lease {
-	struct node by_time; /* the record's, in the wheel of leases */
-	struct link link; /* of the take */
-	struct shared *take;
+/* The newest attempt of a record that is RUNNING or DEAD. */
+struct attempt {
+	struct entry by_time; /* RUNNING: the record's, in the wheel leases */
+	struct entry by_take; /* if the take made a request */
 	struct record *record;
-	uint64_t due_ms; /* when the record came due for this attempt */
-};
-
-/* Of a record's death. */
-struct reason {
+	uint64_t due_ms; /* RUNNING: when the record came due for it */
 	size_t length;
-	char bytes[];
+	/* The key of its take; 0: no request, or DEAD. */
+	uint64_t request;
+	char text[]; /* RUNNING: the worker; DEAD: the reason */
 };
 
 struct record {
 	struct node by_id;
-	struct link link; /* of a time in a wheel, of the due, of the dead */
+	union {
+		struct entry by_time; /* WAITING, DONE, CANCELLED: in a wheel */
+		struct {
+			struct attempt *newest; /* RUNNING, DEAD */
+			struct link link; /* DUE, DEAD: of the list */
+		};
+	};
 	/* WAITING, DUE: when it is due for the next attempt. RUNNING: when the
 	 * lease ends, on the steady clock. DONE, CANCELLED: when the retention
 	 * ends. DEAD: when it died. */
 	uint64_t time_ms;
-	union {
-		struct node by_time; /* WAITING, DONE, CANCELLED */
-		struct lease *lease; /* RUNNING */
-		struct reason *reason; /* DEAD */
-	};
 	uint64_t fence; /* of the newest attempt, ended or not; 0: none yet */
-	const struct policy *policy; /* the key of a struct shared */
+	const struct policy *policy; /* a shared one */
 	/* The next record that has changed; the last one has itself, and one
 	 * that has not NULL. See ROWS. */
 	struct record *changed;
@@ -178,9 +174,8 @@ enum machine_counter {
 
 struct machine {
 	struct table records; /* by id */
-	struct table takes; /* those that have a lease */
+	struct table takes; /* attempts by request and worker, in groups */
 	struct table policies;
-	/* Wheels: see wheel.c. */
 	struct table waiting, ended; /* by now_ms */
 	struct table leases; /* by steady_ms */
 	struct link due, dead; /* first to last */
@@ -259,8 +254,8 @@ struct machine_take {
 	uint64_t request;
 };
 
-/* taken: room for limit. Returns how many; 0: nothing to take now. While the
- * queue is paused, no attempt begins. */
+/* taken: room for MACHINE_TASKS_MAX. Returns how many; 0: nothing to take now.
+ * While the queue is paused, no attempt begins. */
 size_t machine_take(struct machine *machine, const struct machine_take *take,
     struct record **taken);
 
@@ -303,14 +298,8 @@ record_payload(const struct record *record)
 	return record->bytes + record->id_length;
 }
 
-static inline const struct take *
-take_of(const struct record *record)
-{
-	return (const void *)record->lease->take->key;
-}
-
-/* The worker or the reason. */
-struct argument record_text(const struct record *record);
+/* One without a text if it has none. */
+const struct attempt *record_newest(const struct record *record);
 
 static inline uint64_t
 least(uint64_t a, uint64_t b)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of records and of what belongs to them: policies, leases, takes,
- * reasons. A record is one block: a struct, the id, the payload.
+ * The memory of records and of what belongs to them: policies and attempts. A
+ * record is one block: a struct, the id, the payload.
  *
  * While changes are tracked, a record that is destroyed stays in their list
  * until they are settled: in the state STATE_NONE, without anything else.
@@ -38,19 +38,27 @@ record_time(const struct node *node, size_t *length)
 }
 
 static const void *
-lease_time(const struct node *node, size_t *length)
+attempt_time(const struct node *node, size_t *length)
 {
 	*length = sizeof(uint64_t);
-	return &((const struct lease *)(const void *)node)->record->time_ms;
+	return &container_of(node, struct attempt, by_time)->record->time_ms;
 }
 
 static const void *
-shared_key(const struct node *node, size_t *length)
+attempt_take(const struct node *node, size_t *length)
 {
-	const struct shared *shared = (const void *)node;
+	const struct attempt *attempt =
+	    container_of(node, struct attempt, by_take);
 
-	*length = shared->length;
-	return shared->key;
+	*length = sizeof(attempt->request) + attempt->length;
+	return &attempt->request;
+}
+
+static const void *
+policy_key(const struct node *node, size_t *length)
+{
+	*length = sizeof(struct policy);
+	return &((const struct shared_policy *)(const void *)node)->policy;
 }
 
 struct machine *
@@ -63,10 +71,10 @@ machine_create(uint64_t seed)
 	if (machine == NULL)
 		abort();
 	machine->records = (struct table){.key = record_key, .seed = seed};
-	machine->policies = (struct table){.key = shared_key, .seed = seed};
-	machine->takes = machine->policies;
+	machine->policies = (struct table){.key = policy_key, .seed = seed};
+	machine->takes = (struct table){.key = attempt_take, .seed = seed};
 	machine->waiting = machine->ended = machine->leases = wheel;
-	machine->leases.key = lease_time;
+	machine->leases.key = attempt_time;
 	list_init(&machine->due);
 	list_init(&machine->dead);
 	return machine;
@@ -96,32 +104,31 @@ machine_find(const struct machine *machine, const struct argument *id)
 	return (void *)table_find(&machine->records, id->bytes, id->length);
 }
 
-/* The one with that key, and makes it. */
-static struct shared *
-shared_get(struct machine *machine, struct table *table, const void *key,
-    size_t length)
+static const struct policy *
+policy_share(struct machine *machine, const struct policy *policy)
 {
-	struct shared *shared = (void *)table_find(table, key, length);
+	struct shared_policy *shared =
+	    (void *)table_find(&machine->policies, policy, sizeof(*policy));
 
 	if (shared == NULL) {
-		shared = block_create(machine, sizeof(*shared) + length);
+		shared = block_create(machine, sizeof(*shared));
 		shared->references = 0;
-		list_init(&shared->leases);
-		shared->length = length;
-		memcpy(shared->key, key, length);
-		table_insert(table, &shared->node);
+		shared->policy = *policy;
+		table_insert(&machine->policies, &shared->node);
 	}
 	shared->references++;
-	return shared;
+	return &shared->policy;
 }
 
 static void
-shared_release(
-    struct machine *machine, struct table *table, struct shared *shared)
+policy_release(struct machine *machine, const struct policy *policy)
 {
+	struct shared_policy *shared =
+	    container_of(policy, struct shared_policy, policy);
+
 	if (--shared->references > 0)
 		return;
-	table_remove(table, &shared->node);
+	table_remove(&machine->policies, &shared->node);
 	block_destroy(machine, shared);
 }
 
@@ -137,9 +144,7 @@ record_create(struct machine *machine, const struct policy *policy,
 		return NULL;
 	machine->bytes += memory.size(record);
 	memset(record, 0, sizeof(*record));
-	record->policy = (void *)shared_get(
-	    machine, &machine->policies, policy, sizeof(*policy))
-			     ->key;
+	record->policy = policy_share(machine, policy);
 	record->id_length = id->length & 127;
 	record->payload_length = payload->length & 0x1fffff;
 	record->due_ms = task->due_ms & MACHINE_TIME_MAX_MS;
@@ -165,8 +170,7 @@ void
 record_destroy(struct machine *machine, struct record *record)
 {
 	table_remove(&machine->records, &record->by_id);
-	shared_release(machine, &machine->policies,
-	    container_of(record->policy, struct shared, key));
+	policy_release(machine, record->policy);
 	record_retire(machine, record);
 }
 
@@ -188,78 +192,56 @@ record_strip(struct machine *machine, struct record *record)
 }
 
 void
-record_give_reason(struct machine *machine, struct record *record,
-    const struct argument *reason)
+record_attempt(struct machine *machine, struct record *record,
+    const struct argument *text, uint64_t request, uint64_t due_ms)
 {
-	record->reason =
-	    block_create(machine, sizeof(*record->reason) + reason->length);
-	record->reason->length = reason->length;
-	memcpy(record->reason->bytes, reason->bytes, reason->length);
+	struct attempt *made =
+	    block_create(machine, sizeof(*made) + text->length);
+
+	made->record = record;
+	made->due_ms = due_ms;
+	made->request = request;
+	made->length = text->length;
+	memcpy(made->text, text->bytes, text->length);
+	if (request != 0)
+		group_insert(&machine->takes, &made->by_take);
+	record->newest = made;
 }
 
-static size_t
-take_key(struct take *key, const struct argument *worker, uint64_t request)
+static bool
+has_attempt(const struct record *record)
 {
-	key->request = request;
-	memcpy(key->worker, worker->bytes, worker->length);
-	return offsetof(struct take, worker) + worker->length;
-}
-
-struct shared *
-take_find(const struct machine *machine, const struct argument *worker,
-    uint64_t request)
-{
-	struct take key;
-	size_t length = take_key(&key, worker, request);
-
-	return (void *)table_find(&machine->takes, &key, length);
-}
-
-void
-record_lease(struct machine *machine, struct record *record,
-    const struct argument *worker, uint64_t request, uint64_t due_ms)
-{
-	struct lease *lease = block_create(machine, sizeof(*lease));
-	struct take key;
-	size_t length = take_key(&key, worker, request);
-	struct shared *take =
-	    shared_get(machine, &machine->takes, &key, length);
-	struct link *before = &take->leases;
-
-	/* In a machine that is loaded, they come by their times. */
-	while (request != 0 && before->prev != &take->leases &&
-	    container_of(before->prev, struct lease, link)->record->fence >
-		record->fence)
-		before = before->prev;
-	*lease =
-	    (struct lease){.take = take, .record = record, .due_ms = due_ms};
-	list_insert(before, &lease->link);
-	record->lease = lease;
+	return record->state == STATE_RUNNING || record->state == STATE_DEAD;
 }
 
 void
 record_release(struct machine *machine, struct record *record)
 {
-	if (record->state == STATE_DEAD)
-		block_destroy(machine, record->reason);
-	if (record->state != STATE_RUNNING)
+	if (!has_attempt(record))
 		return;
-	list_remove(&record->lease->link);
-	shared_release(machine, &machine->takes, record->lease->take);
-	block_destroy(machine, record->lease);
+	if (record->newest->request != 0)
+		group_remove(&machine->takes, &record->newest->by_take);
+	block_destroy(machine, record->newest);
 }
 
-struct argument
-record_text(const struct record *record)
+const struct attempt *
+record_newest(const struct record *record)
 {
-	if (record->state == STATE_DEAD)
-		return (struct argument){
-		    record->reason->bytes, record->reason->length};
-	if (record->state == STATE_RUNNING)
-		return (struct argument){take_of(record)->worker,
-		    record->lease->take->length -
-			offsetof(struct take, worker)};
-	return (struct argument){"", 0};
+	static const struct attempt none;
+
+	return has_attempt(record) ? record->newest : &none;
+}
+
+struct entry *
+take_find(const struct machine *machine, const struct argument *worker,
+    uint64_t request)
+{
+	char key[sizeof(request) + MACHINE_WORKER_MAX];
+
+	memcpy(key, &request, sizeof(request));
+	memcpy(key + sizeof(request), worker->bytes, worker->length);
+	return (void *)table_find(
+	    &machine->takes, key, sizeof(request) + worker->length);
 }
 
 static void
@@ -267,10 +249,8 @@ record_free(struct node *node)
 {
 	struct record *record = (void *)node;
 
-	if (record->state == STATE_RUNNING)
-		memory.release(record->lease);
-	if (record->state == STATE_DEAD)
-		memory.release(record->reason);
+	if (has_attempt(record))
+		memory.release(record->newest);
 	memory.release(record);
 }
 
@@ -288,7 +268,7 @@ machine_destroy(struct machine *machine)
 	table_clear(&machine->leases, NULL);
 	table_clear(&machine->ended, NULL);
 	table_clear(&machine->records, record_free);
-	table_clear(&machine->takes, node_free);
+	table_clear(&machine->takes, NULL);
 	table_clear(&machine->policies, node_free);
 	memory.release(machine);
 }

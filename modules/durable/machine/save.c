@@ -122,7 +122,7 @@ static const union numbers most = {{STATES - 1, MACHINE_ATTEMPTS_MAX,
 size_t
 record_encoded_max(const struct record *record)
 {
-	return NUMBERS * NUMBER_BYTES + record_text(record).length +
+	return NUMBERS * NUMBER_BYTES + record_newest(record)->length +
 	    record->id_length + record->payload_length;
 }
 
@@ -131,12 +131,11 @@ static unsigned char *
 put_numbers(const struct record *record, bool whole, unsigned char *to)
 {
 	static const struct policy none;
-	bool running = record->state == STATE_RUNNING;
+	const struct attempt *newest = record_newest(record);
 	const union numbers numbers = {
 	    {record->state, record->attempt, record->time_ms, record->due_ms,
 		record->fence, record->serial, whole ? *record->policy : none,
-		running ? take_of(record)->request : 0,
-		running ? record->lease->due_ms : 0, record_text(record).length,
+		newest->request, newest->due_ms, newest->length,
 		record->id_length, whole ? record->payload_length : 0}};
 
 	return put(to, numbers.all, NUMBERS);
@@ -145,15 +144,15 @@ put_numbers(const struct record *record, bool whole, unsigned char *to)
 static size_t
 encode(const struct record *record, bool whole, unsigned char *to)
 {
-	const struct argument text = record_text(record);
+	const struct attempt *newest = record_newest(record);
 	size_t length = record->id_length;
 	unsigned char *end = put_numbers(record, whole, to);
 
 	if (whole)
 		length += record->payload_length;
-	memcpy(end, text.bytes, text.length);
-	memcpy(end + text.length, record->bytes, length);
-	return (size_t)(end - to) + text.length + length;
+	memcpy(end, newest->text, newest->length);
+	memcpy(end + newest->length, record->bytes, length);
+	return (size_t)(end - to) + newest->length + length;
 }
 
 size_t
@@ -197,10 +196,8 @@ record_load(struct machine *machine, struct record *record,
 	record->serial = n->serial & MACHINE_SERIAL_MAX;
 	record->due_ms = n->due_ms & MACHINE_TIME_MAX_MS;
 	record->time_ms = n->time_ms;
-	if (n->state == STATE_DEAD)
-		record_give_reason(machine, record, text);
-	if (n->state == STATE_RUNNING)
-		record_lease(
+	if (n->state == STATE_RUNNING || n->state == STATE_DEAD)
+		record_attempt(
 		    machine, record, text, n->request, n->lease_due_ms);
 	record_place(machine, record, (enum machine_state)n->state);
 }
@@ -276,6 +273,40 @@ machine_load_end(const struct machine *machine)
 	    machine->counters[COUNT_DROPPED];
 }
 
+struct walk {
+	const struct table *wheel;
+	void (*visit)(const struct record *record, void *ctx);
+	void *ctx;
+};
+
+static void
+walk_time(struct node *node, void *ctx)
+{
+	const struct walk *walk = ctx;
+	const struct entry *first = (const void *)node, *entry = first;
+	size_t length;
+
+	do {
+		walk->visit(
+		    container_of(walk->wheel->key(&entry->node, &length),
+			struct record, time_ms),
+		    walk->ctx);
+		entry = container_of(entry->link.next, struct entry, link);
+	} while (entry != first);
+}
+
+void
+wheel_walk(const struct table *wheel,
+    void (*visit)(const struct record *record, void *ctx), void *ctx)
+{
+	struct walk walk = {wheel, visit, ctx};
+	uint64_t cursor = 0;
+
+	do
+		cursor = table_scan(wheel, cursor, walk_time, &walk);
+	while (cursor != 0);
+}
+
 static void
 walk_list(const struct link *list,
     void (*visit)(const struct record *record, void *ctx), void *ctx)
@@ -311,11 +342,11 @@ static void
 digest_record(const struct record *record, void *ctx)
 {
 	unsigned char numbers[NUMBERS * NUMBER_BYTES];
-	const struct argument text = record_text(record);
+	const struct attempt *newest = record_newest(record);
 	uint64_t digest = digest_bytes(
 	    7, numbers, (size_t)(put_numbers(record, true, numbers) - numbers));
 
-	digest = digest_bytes(digest, text.bytes, text.length);
+	digest = digest_bytes(digest, newest->text, newest->length);
 	*(uint64_t *)ctx += digest_bytes(digest, record->bytes,
 	    (size_t)record->id_length + record->payload_length);
 }

@@ -301,6 +301,36 @@ table_remove(struct table *table, struct node *node)
 }
 
 void
+group_insert(struct table *table, struct entry *entry)
+{
+	size_t length;
+	const void *key = table->key(&entry->node, &length);
+	struct entry *first = (void *)table_find(table, key, length);
+
+	list_init(&entry->link);
+	if (first == NULL) {
+		table_insert(table, &entry->node);
+		return;
+	}
+	entry->node.chain = &entry->node;
+	list_insert(&first->link, &entry->link);
+}
+
+void
+group_remove(struct table *table, struct entry *entry)
+{
+	struct entry *after =
+	    container_of(entry->link.next, struct entry, link);
+	bool first = entry->node.chain != &entry->node;
+
+	if (first && after == entry)
+		table_remove(table, &entry->node);
+	else if (first)
+		table_replace(table, &entry->node, &after->node);
+	list_remove(&entry->link);
+}
+
+void
 table_clear(struct table *table, void (*release)(struct node *node))
 {
 	struct node *node, *next;

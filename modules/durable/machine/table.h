@@ -72,6 +72,14 @@ struct node {
 	struct node *chain;
 };
 
+/* Entries with the same key are a GROUP: the node of the first one is in the
+ * table, and they are linked to each other in the order of their insertion. A
+ * node of another one has itself as its chain. */
+struct entry {
+	struct node node;
+	struct link link;
+};
+
 struct bucket {
 	struct node *first;
 	/* With numbers for keys: the complement of the least one, or 0 if there
@@ -98,6 +106,8 @@ void table_insert(struct table *table, struct node *node);
 void table_remove(struct table *table, struct node *node);
 /* Puts a node into the place of another one with the same key. */
 void table_replace(struct table *table, struct node *node, struct node *by);
+void group_insert(struct table *table, struct entry *entry);
+void group_remove(struct table *table, struct entry *entry);
 /* The least of the numbers; UINT64_MAX: there is none. */
 uint64_t table_least(const struct table *table);
 /* Makes it empty. Passes each entry to release, if that is not NULL. */

@@ -8,6 +8,7 @@
 struct check {
 	const struct machine *machine;
 	size_t count[STATES]; /* of those in the table */
+	size_t requested, in_takes; /* attempts */
 	size_t placed[STATES]; /* of those in wheels and lists */
 	const struct table *wheel; /* that is walked */
 	unsigned states; /* that its records may have */
@@ -26,8 +27,6 @@ check_record(struct node *node, void *ctx)
 {
 	const struct record *record = (const void *)node;
 	struct check *check = ctx;
-	const struct link *link;
-
 	check->count[record->state]++;
 	check_that(check, record->fence <= check->machine->fence,
 	    "5: a fence exceeds the machine's");
@@ -35,27 +34,28 @@ check_record(struct node *node, void *ctx)
 	    "more attempts than allowed");
 	if (record->state != STATE_RUNNING)
 		return;
-	check_that(check, record->lease->record == record,
-	    "4: a lease is another record's");
-	link = record->lease->take->leases.next;
-	while (link != &record->lease->link &&
-	    link != &record->lease->take->leases)
-		link = link->next;
-	check_that(check, link == &record->lease->link,
-	    "4: a lease is not in the list of its take");
+	check_that(check, record->newest->record == record,
+	    "4: an attempt is another record's");
+	check->requested += record->newest->request != 0;
 }
 
 static inline void
 check_take(struct node *node, void *ctx)
 {
-	const struct shared *take = (const void *)node;
-	const struct link *link = take->leases.next;
-	uint64_t leases = 0;
+	const struct attempt *first =
+	    container_of(node, struct attempt, by_take.node);
+	const struct attempt *attempt = first;
+	struct check *check = ctx;
 
-	for (; link != &take->leases; link = link->next)
-		leases++;
-	check_that(ctx, leases > 0 && leases == take->references,
-	    "4: a take has a wrong number of leases");
+	do {
+		check->in_takes++;
+		check_that(check,
+		    attempt->request == first->request &&
+			attempt->record->newest == attempt,
+		    "4: an attempt is in the group of another take");
+		attempt = container_of(
+		    attempt->by_take.link.next, struct attempt, by_take.link);
+	} while (attempt != first);
 }
 
 static inline void
@@ -108,6 +108,8 @@ machine_check(const struct machine *machine)
 		cursor =
 		    table_scan(&machine->takes, cursor, check_take, &check);
 	while (cursor != 0);
+	check_that(&check, check.requested == check.in_takes,
+	    "4: an attempt is in the group of no take");
 	check_wheel(&check, &machine->waiting, 1U << STATE_WAITING);
 	check_wheel(
 	    &check, &machine->ended, 1U << STATE_DONE | 1U << STATE_CANCELLED);

@@ -1262,6 +1262,9 @@ step_rows(void)
 		operations[i].make(&words, &answer);
 		command = command_find(
 		    operations[i].name, strlen(operations[i].name));
+		do
+			machine_advance(made, at);
+		while (!is_advanced(made));
 		if (command->adds && one_in(2))
 			records_left = random_below(1 + random_below(12));
 		run(made, command, &words, at, &answer);
