@@ -179,20 +179,6 @@ expect(bool right)
 		program_fail(STATUS_SERVER, "%s", error_text(-EPROTO));
 }
 
-/* Bytes that are no printable ASCII, and backslashes, as \xHH. */
-static void
-print_bytes(FILE *to, const char *bytes, size_t length)
-{
-	size_t i;
-
-	for (i = 0; i < length; i++) {
-		if (bytes[i] < ' ' || bytes[i] > '~' || bytes[i] == '\\')
-			(void)fprintf(to, "\\x%02x", (unsigned char)bytes[i]);
-		else
-			(void)fputc(bytes[i], to);
-	}
-}
-
 /* time: a number is in ms of Unix time; 0: none. */
 static void
 print_value(const redisReply *value, bool time)

@@ -221,6 +221,19 @@ encode(char *to, const char *bytes, size_t length)
 	*to = '\0';
 }
 
+void
+print_bytes(FILE *to, const char *bytes, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++) {
+		if (bytes[i] < ' ' || bytes[i] > '~' || bytes[i] == '\\')
+			(void)fprintf(to, "\\x%02x", (unsigned char)bytes[i]);
+		else
+			(void)fputc(bytes[i], to);
+	}
+}
+
 const char *
 state_text(long long state)
 {
@@ -356,7 +369,12 @@ int
 program_failed(const char *id, uint32_t attempt, uint32_t max_attempts,
     int outcome, const char *reason)
 {
-	(void)fprintf(stderr, "%s: %s: attempt %u: %s\n", program.name, id,
-	    attempt, reason);
+	flockfile(stderr);
+	(void)fprintf(stderr, "%s: ", program.name);
+	print_bytes(stderr, id, strlen(id));
+	(void)fprintf(stderr, ": attempt %u: ", attempt);
+	print_bytes(stderr, reason, strlen(reason));
+	(void)fputc('\n', stderr);
+	funlockfile(stderr);
 	return attempt >= max_attempts ? HWT_DURABLE_FAIL : outcome;
 }

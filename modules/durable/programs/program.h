@@ -84,6 +84,9 @@ const char *error_text(int error);
 #define ENCODED_SIZE(length) (3 * (length) + 1)
 void encode(char *to, const char *bytes, size_t length);
 
+/* Bytes that are no printable ASCII, and backslashes, as \xHH. */
+void print_bytes(FILE *to, const char *bytes, size_t length);
+
 /* Of an answer of HWT.ADD. */
 const char *state_text(long long state);
 

@@ -163,26 +163,24 @@ class Calls(Webhooks):
                          'v1,' + base64.b64encode(digest).decode())
 
     def test_answers_decide_what_becomes_of_the_task(self):
-        for status, attempts, state in (
-                (200, 1, 'done'), (202, 1, 'done'), (204, 1, 'done'),
-                (400, 1, 'dead'), (404, 1, 'dead'), (410, 1, 'dead'),
-                (408, 2, 'dead'), (425, 2, 'dead'), (429, 2, 'dead'),
-                (500, 2, 'dead'), (503, 2, 'dead'), (417, 1, 'dead')):
+        outcomes = (
+            (200, 1, 'done'), (202, 1, 'done'), (204, 1, 'done'),
+            (400, 1, 'dead'), (404, 1, 'dead'), (410, 1, 'dead'),
+            (408, 2, 'dead'), (425, 2, 'dead'), (429, 2, 'dead'),
+            (500, 2, 'dead'), (503, 2, 'dead'), (417, 1, 'dead'))
+        for status, _, _ in outcomes:
             self.receiver.answers[f'/{status}'] = self.receiver.say(
-                status, body=b'' if status == 204 else b'because')
+                status, body=b'' if status == 204 else b'because\n')
             self.hook(str(status), f'{self.root}/{status}', '--attempts', '2')
         worker = self.http()
-        for status, attempts, state in (
-                (200, 1, 'done'), (202, 1, 'done'), (204, 1, 'done'),
-                (400, 1, 'dead'), (404, 1, 'dead'), (410, 1, 'dead'),
-                (408, 2, 'dead'), (425, 2, 'dead'), (429, 2, 'dead'),
-                (500, 2, 'dead'), (503, 2, 'dead'), (417, 1, 'dead')):
+        for status, attempts, state in outcomes:
             with self.subTest(status):
                 self.until_state('hooks', str(status), state)
                 self.assertEqual(self.paths().count(f'/{status}'), attempts)
-        self.assertEqual(self.reason('404'), '404 because')
-        self.assertEqual(self.reason('503'), '503 because')
-        self.end(worker)
+        self.assertEqual(self.reason('404'), r'404 because\x0a')
+        self.assertEqual(self.reason('503'), r'503 because\x0a')
+        self.assertIn('hwt-http: 503: attempt 2: 503 because\\x0a\n',
+                      self.end(worker)[1])
 
     def test_redirects_are_not_followed(self):
         for status in (301, 302, 303, 307, 308):
@@ -253,16 +251,6 @@ class Calls(Webhooks):
         self.until_state('hooks', 'next', 'dead')
         self.end(worker)
         self.assertEqual(self.paths(), ['/first', '/next'])
-
-    def test_each_call_has_a_connection_of_its_own(self):
-        for i in range(5):
-            self.hook(str(i), self.root + '/')
-        worker = self.http('--calls', '1')
-        for i in range(5):
-            self.until_state('hooks', str(i), 'done')
-        self.end(worker)
-        self.assertEqual((len(self.requests), self.receiver.connections),
-                         (5, 5))
 
     def test_calls_are_made_at_the_same_time(self):
         barrier = threading.Barrier(4)
