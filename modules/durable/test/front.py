@@ -7,8 +7,6 @@ import base64
 import http.client
 import json
 import os
-import re
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -267,37 +265,18 @@ class Paths:
         answer = self.ask('GET', '/metrics')
         self.assertTrue(answer.headers['Content-Type'].startswith(
             'text/plain; version=0.0.4'))
-        kinds, samples, helped = {}, {}, set()
-        for line in answer.text.splitlines():
-            if line.startswith('# HELP '):
-                name = line.split()[2]
-                self.assertNotIn(name, helped)
-                helped.add(name)
-            elif line.startswith('# TYPE '):
-                name, kind = line.split()[2:]
-                self.assertIn(name, helped)
-                kinds[name] = kind
-                self.assertEqual(kind == 'counter', name.endswith('_total'))
-            else:
-                match = re.fullmatch(
-                    r'([a-z_]+)\{((?:[a-z]+="[^"\\\n]*",?)*)\} ([0-9.e+-]+)',
-                    line)
-                self.assertTrue(match, line)
-                self.assertEqual(match[1], name)
-                self.assertNotIn(match.groups()[:2], samples)
-                samples[match.groups()[:2]] = float(match[3])
-        self.assertEqual(set(kinds), helped)
-        for state, count in (('running', 1), ('waiting', 1), ('due', 1),
-                             ('dead', 0)):
+        subprocess.run(['promtool', 'check', 'metrics'], check=True,
+                       input=answer.text.encode(), capture_output=True)
+        samples = {name: float(value) for name, value in (
+            line.rsplit(' ', 1) for line in answer.text.splitlines()
+            if not line.startswith('#'))}
+        for name, count in (('running', 1), ('waiting', 1), ('due', 1),
+                            ('dead', 0), ('added_total', 3)):
             self.assertEqual(
-                samples[f'hwt_durable_{state}', 'queue="mail"'], count)
-        self.assertEqual(samples['hwt_durable_added_total', 'queue="mail"'], 3)
-        late = samples['hwt_durable_late_seconds', 'queue="mail"']
+                samples[f'hwt_durable_{name}{{queue="mail"}}'], count)
+        late = samples['hwt_durable_late_seconds{queue="mail"}']
         self.assertGreaterEqual(late, 0.2)
         self.assertLess(late, 60)
-        if shutil.which('promtool'):
-            subprocess.run(['promtool', 'check', 'metrics'], check=True,
-                           input=answer.text.encode(), capture_output=True)
 
     def test_only_this_host_is_answered_without_a_token(self):
         for host, status in (('localhost', 200), ('LOCALHOST:99', 200),
