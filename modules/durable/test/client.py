@@ -947,7 +947,7 @@ class Cluster(Scratch):
         said = subprocess.check_output(
             [BUILD + '/hwtctl', '--server',
              f'cluster:127.0.0.1:{many[0].port}', 'stat'], text=True)
-        self.assertEqual(re.findall('^q[0-9]{4}', said, re.M), names)
+        self.assertEqual(re.findall('q[0-9]{4}$', said, re.M), names)
 
     def test_a_node_that_dies_leaves_the_others_queues_alone(self):
         many, clients = self.cluster()
