@@ -321,9 +321,10 @@ minus(uint64_t a, uint64_t b)
 /* Return the length. */
 size_t machine_save_header(
     const struct machine *machine, unsigned char header[MACHINE_HEADER_MAX]);
-size_t record_encode(const struct record *record, unsigned char *to);
-/* Without its policy and payload; in the state STATE_NONE, that it is gone. */
-size_t record_encode_change(const struct record *record, unsigned char *to);
+/* Not whole: without its policy and payload; in the state STATE_NONE, that it
+ * is gone. */
+size_t record_encode(
+    const struct record *record, bool whole, unsigned char *to);
 /* At most so long. */
 size_t record_encoded_max(const struct record *record);
 /* Visits each record in that order. */
@@ -345,12 +346,12 @@ uint64_t machine_digest(const struct machine *machine);
 /*
  * ROWS. For a host that stores what changes, in the order of its transactions.
  * If it is tracked, the machine remembers what has changed: the host stores the
- * header, and each record that machine_changed returns, those that are new as
- * record_encode has them, the others by record_encode_change; and calls
- * machine_settle after its transaction. machine_load_record takes both, in
- * their order: a whole record replaces the one before, and the change of one
- * that is not there changes nothing. So the host may store a record that is
- * still there as a whole again, in the place of the first that it has stored.
+ * header, and each record that machine_changed returns, as a whole if it is
+ * new; and calls machine_settle after its transaction. machine_load_record
+ * takes both, in their order: a whole record replaces the one before, and the
+ * change of one that is not there changes nothing. So the host may store a
+ * record that is still there as a whole again, in the place of the first that
+ * it has stored.
  */
 /* The one after this one, or the first one after NULL; NULL: no more. */
 struct record *machine_changed(

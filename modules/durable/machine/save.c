@@ -141,8 +141,8 @@ put_numbers(const struct record *record, bool whole, unsigned char *to)
 	return put(to, numbers.all, NUMBERS);
 }
 
-static size_t
-encode(const struct record *record, bool whole, unsigned char *to)
+size_t
+record_encode(const struct record *record, bool whole, unsigned char *to)
 {
 	const struct attempt *newest = record_newest(record);
 	size_t length = record->id_length;
@@ -153,18 +153,6 @@ encode(const struct record *record, bool whole, unsigned char *to)
 	memcpy(end, newest->text, newest->length);
 	memcpy(end + newest->length, record->bytes, length);
 	return (size_t)(end - to) + newest->length + length;
-}
-
-size_t
-record_encode(const struct record *record, unsigned char *to)
-{
-	return encode(record, true, to);
-}
-
-size_t
-record_encode_change(const struct record *record, unsigned char *to)
-{
-	return encode(record, false, to);
 }
 
 /* Whether the numbers fit to each other and to the machine. */
@@ -231,6 +219,8 @@ machine_load_record(struct machine *machine, const void *bytes, size_t length)
 	record = machine_find(machine, &id);
 	if (!whole && (record == NULL || record->serial != n.serial))
 		return true;
+	if (!whole && n.attempt > record->policy->attempts)
+		return false;
 	if (record != NULL) {
 		record_unplace(machine, record);
 		record_release(machine, record);

@@ -66,8 +66,8 @@ batch_add(const struct record *record, void *ctx)
 		batch->room = room;
 	}
 	at = batch->bytes + batch->length;
-	length =
-	    (uint32_t)record_encode(record, (unsigned char *)at + LENGTH_BYTES);
+	length = (uint32_t)record_encode(
+	    record, true, (unsigned char *)at + LENGTH_BYTES);
 	memcpy(at, &length, LENGTH_BYTES);
 	batch->length += LENGTH_BYTES + length;
 	if (batch->length >= BATCH_BYTES)

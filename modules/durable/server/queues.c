@@ -362,8 +362,7 @@ put_record(struct queues *queues, struct queue *queue,
 		row_begin(queues, queue);
 	}
 	at = queues->row + queues->row_length;
-	length = (uint32_t)(whole ? record_encode : record_encode_change)(
-	    record, at + sizeof(length));
+	length = (uint32_t)record_encode(record, whole, at + sizeof(length));
 	memcpy(at, &length, sizeof(length));
 	queues->row_length += sizeof(length) + length;
 	return error;

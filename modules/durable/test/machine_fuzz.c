@@ -31,7 +31,8 @@ load_piece(const struct record *record, void *ctx)
 	unsigned char bytes[1024];
 
 	must(record_encoded_max(record) <= sizeof(bytes));
-	must(machine_load_record(ctx, bytes, record_encode(record, bytes)));
+	must(machine_load_record(
+	    ctx, bytes, record_encode(record, true, bytes)));
 }
 
 static void

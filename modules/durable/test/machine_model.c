@@ -877,8 +877,7 @@ row_store(const struct record *record, bool whole)
 
 	CHECK(rows_end - rows_first < ROWS &&
 	    record_encoded_max(record) <= sizeof(row->bytes));
-	row->length =
-	    (whole ? record_encode : record_encode_change)(record, row->bytes);
+	row->length = record_encode(record, whole, row->bytes);
 }
 
 static void
@@ -938,7 +937,7 @@ save_piece(const struct record *record, void *ctx)
 	(void)ctx;
 	CHECK(saved.count <= 1 + TASKS &&
 	    record_encoded_max(record) <= sizeof(piece->bytes));
-	piece->length = record_encode(record, piece->bytes);
+	piece->length = record_encode(record, true, piece->bytes);
 }
 
 static struct machine *
@@ -1193,9 +1192,10 @@ compare_with_other(struct node *node, void *ctx)
 	const struct argument id = {record->bytes, record->id_length};
 	const struct record *other = machine_find(ctx, &id);
 	unsigned char bytes[1024], other_bytes[1024];
-	size_t length = record_encode(record, bytes);
+	size_t length = record_encode(record, true, bytes);
 
-	CHECK(other != NULL && record_encode(other, other_bytes) == length);
+	CHECK(
+	    other != NULL && record_encode(other, true, other_bytes) == length);
 	CHECK(memcmp(bytes, other_bytes, length) == 0);
 }
 
