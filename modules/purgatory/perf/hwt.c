@@ -40,7 +40,7 @@ watch(struct request *request, uint64_t delay_ns)
 {
 	struct hwt_key keys[KEYS_MAX];
 	const struct hwt_operation_spec spec = {
-	    .try_complete = request->has_predicate ? try_request : NULL,
+	    .try_complete = load == LOAD_CLOSED ? try_request : NULL,
 	    .done = done,
 	    .arg = request,
 	    .keys = keys,
@@ -55,22 +55,15 @@ watch(struct request *request, uint64_t delay_ns)
 }
 
 static void
-check(uint32_t key)
+event(uint32_t key, uint64_t value)
 {
-	(void)hwt_purgatory_check(purgatory, key_of(key), NULL);
+	if (load == LOAD_CLOSED)
+		(void)hwt_purgatory_check(purgatory, key_of(key), NULL);
+	else if (load == LOAD_INFLIGHT)
+		(void)hwt_purgatory_cancel_key(purgatory, key_of(key), NULL);
+	else
+		(void)hwt_purgatory_raise(purgatory, key_of(key), value, NULL);
 }
 
-static void
-finish(uint32_t key)
-{
-	(void)hwt_purgatory_cancel_key(purgatory, key_of(key), NULL);
-}
-
-static void
-raise_key(uint32_t key, uint64_t value)
-{
-	(void)hwt_purgatory_raise(purgatory, key_of(key), value, NULL);
-}
-
-const struct design design = {"hwt_purgatory", sizeof(struct request), create,
-    watch, check, finish, raise_key};
+const struct design design = {
+    "hwt_purgatory", sizeof(struct request), true, create, watch, event};

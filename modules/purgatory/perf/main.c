@@ -5,7 +5,7 @@
  * has so many outstanding. It completes the oldest and watches another one.
  *
  *   closed    by checks of its keys, which are drawn at random from so many
- *   inflight  by finishing it: each has a key of its own, and no predicate
+ *   inflight  by ending it: each has a key of its own, and no predicate
  *   value     by raising the one key, for whose values all wait
  *
  *   purgatory/DESIGN load=closed [keys=3] [space=100000] [outstanding=1024]
@@ -26,7 +26,6 @@ enum {
 
 static struct worker {
 	_Alignas(128) pthread_t thread;
-	unsigned number;
 	uint64_t random, watched, completed;
 	uint32_t key[OUTSTANDING_MAX][KEYS_MAX];
 	atomic_uchar flag[FLAGS]; /* by request number */
@@ -34,7 +33,7 @@ static struct worker {
 
 static unsigned keys, outstanding, threads;
 static uint64_t space, until_ns;
-static bool closed, inflight;
+enum load load;
 
 bool
 request_holds(const struct request *request)
@@ -56,14 +55,9 @@ complete_oldest(struct worker *w)
 	atomic_uchar *flag = &w->flag[w->completed++ % FLAGS];
 	unsigned i;
 
-	if (closed)
-		atomic_store_explicit(flag, HOLDS, memory_order_release);
-	for (i = 0; i < keys && closed; i++)
-		design.check(key[i]);
-	if (inflight)
-		design.finish(key[0]);
-	else if (!closed)
-		design.raise(0, w->completed);
+	atomic_store_explicit(flag, HOLDS, memory_order_release);
+	for (i = 0; i < keys; i++)
+		design.event(key[i], w->completed);
 	/* On another thread, its done may come later. */
 	perf_must(threads > 1 || *flag == ENDED, "completing");
 }
@@ -78,12 +72,11 @@ watch_one(struct worker *w)
 	perf_must(request != NULL, "malloc");
 	request->flag = &w->flag[w->watched++ % FLAGS];
 	atomic_store_explicit(request->flag, WAITS, memory_order_relaxed);
-	request->at_least = closed || inflight ? 0 : w->watched;
-	request->has_predicate = closed;
+	request->at_least = load == LOAD_VALUE ? w->watched : 0;
 	request->key_count = keys;
 	for (i = 0; i < keys; i++)
-		key[i] = request->key[i] = inflight
-		    ? (w->number << 28) + (uint32_t)w->watched
+		key[i] = request->key[i] = load == LOAD_INFLIGHT
+		    ? (uint32_t)(w - worker) << 28 | (uint32_t)w->watched
 		    : (uint32_t)perf_random_below(&w->random, space) * keys + i;
 	design.watch(request, HWT_SEC(30));
 }
@@ -93,7 +86,7 @@ run_loop(void *arg)
 {
 	struct worker *w = arg;
 
-	perf_pin(w->number, threads);
+	perf_pin((unsigned)(w - worker), threads);
 	/* One in 16 asks for the time. */
 	while (w->watched % 16 != 0 || perf_now_ns() < until_ns) {
 		if (w->watched >= outstanding)
@@ -107,28 +100,24 @@ int
 main(int argc, char **argv)
 {
 	uint64_t seed = perf_begin(argc, argv, design.what);
-	const char *load = perf_text("load", "closed");
 	uint64_t cpu_ns, completed = 0;
 	struct worker *w;
 
-	closed = strcmp(load, "closed") == 0;
-	inflight = strcmp(load, "inflight") == 0;
-	keys = (unsigned)perf_option("keys", closed ? 3 : 1);
-	space = perf_option("space", closed ? 100000 : keys) / keys;
+	load = (enum load)perf_text("load", "closed")[0];
+	keys = (unsigned)perf_option("keys", load == LOAD_CLOSED ? 3 : 1);
+	space = perf_option("space", load == LOAD_CLOSED ? 100000 : 1) / keys;
 	outstanding = (unsigned)perf_option("outstanding", 1024);
 	threads = (unsigned)perf_option("threads", 1);
 	until_ns = perf_now_ns() + HWT_SEC(perf_option("seconds", 1));
 	perf_options_end();
 	perf_must(outstanding <= OUTSTANDING_MAX && keys <= KEYS_MAX &&
-		space > 0 && threads <= THREADS_MAX,
+		space > 0 && threads <= THREADS_MAX &&
+		(load != LOAD_VALUE || design.has_values),
 	    "options");
-	if (!closed && !inflight && design.raise == NULL)
-		perf_skip("this design has no values");
 	design.create(threads * outstanding * keys);
 	cpu_ns = perf_cpu_ns();
 	for (w = worker; w < &worker[threads]; w++) {
-		w->number = (unsigned)(w - worker);
-		w->random = seed * 8 + w->number;
+		w->random = seed * 8 + (uint64_t)(w - worker);
 		perf_start(&w->thread, run_loop, w);
 	}
 	for (w = worker; w < &worker[threads]; w++) {

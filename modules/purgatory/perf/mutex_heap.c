@@ -11,7 +11,7 @@
 #define _GNU_SOURCE
 #include "modules/purgatory/perf/design.h"
 
-#define HEAP_MAX (1u << 20)
+#define HEAP_MAX (1u << 20) /* more than main.c has outstanding */
 
 struct operation {
 	struct request request;
@@ -27,7 +27,6 @@ struct waiting {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_t reaper;
-static struct table keys;
 static struct waiting heap[HEAP_MAX];
 static size_t heap_count;
 
@@ -61,11 +60,11 @@ heap_sift(size_t at, struct waiting waiting)
 static void
 complete(struct operation *operation)
 {
+	struct link *link = operation->link;
 	size_t at = operation->at;
-	uint32_t i;
 
-	for (i = 0; i < operation->request.key_count; i++)
-		table_remove(&keys, &operation->link[i]);
+	for (; link < &operation->link[operation->request.key_count]; link++)
+		TAILQ_REMOVE(table_bucket(link->key), link, place);
 	if (at != --heap_count)
 		heap_sift(at, heap[heap_count]);
 	request_ended(&operation->request);
@@ -95,7 +94,7 @@ reap(void *unused)
 static void
 create(uint32_t links)
 {
-	table_make(&keys, links);
+	table_make(links);
 	perf_start(&reaper, reap, NULL);
 }
 
@@ -107,28 +106,28 @@ watch(struct request *request, uint64_t delay_ns)
 
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < request->key_count; i++)
-		table_add(
-		    &keys, &operation->link[i], operation, request->key[i]);
-	perf_must(heap_count < HEAP_MAX, "room");
+		link_add(&operation->link[i], operation, request->key[i]);
 	heap_sift(heap_count++,
 	    (struct waiting){perf_now_ns() + delay_ns, operation});
 	if (operation->at == 0)
 		pthread_cond_signal(&changed);
-	if (request->has_predicate && request_holds(request))
+	if (load == LOAD_CLOSED && request_holds(request))
 		complete(operation);
 	pthread_mutex_unlock(&lock);
 }
 
 /* Completes those under the key whose predicate holds, or that have none. */
 static void
-check(uint32_t key)
+event(uint32_t key, uint64_t value)
 {
 	struct link *link, *next;
 
+	(void)value;
 	pthread_mutex_lock(&lock);
-	for (link = table_first(&keys, key); link != NULL; link = next) {
+	link = link_of(TAILQ_FIRST(table_bucket(key)), key);
+	for (; link != NULL; link = next) {
 		next = link_of(TAILQ_NEXT(link, place), key);
-		if (!link->operation->request.has_predicate ||
+		if (load == LOAD_INFLIGHT ||
 		    request_holds(&link->operation->request))
 			complete(link->operation);
 	}
@@ -136,4 +135,4 @@ check(uint32_t key)
 }
 
 const struct design design = {"one mutex, heap of deadlines",
-    sizeof(struct operation), create, watch, check, check, NULL};
+    sizeof(struct operation), false, create, watch, event};
