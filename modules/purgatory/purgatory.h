@@ -76,23 +76,23 @@ struct ended_list {
 	struct operation *first, *last; /* by next; last: if there is one */
 };
 
-/* Guarded by lock, but for purgatory, and what is atomic. What each operation
- * changes is in the first line of the cache, with the completed of ended. */
+/* Guarded by lock, but for purgatory, and what is atomic. It is two lines of
+ * the cache, of which what changes most is in the first. */
 struct shard {
 	_Alignas(128) a64_t lock;
 	struct node **bucket;
 	uint32_t bucket_mask;
 	uint32_t entry_count, levels; /* a key has an entry and maybe a level */
 	uint32_t links, pending;
+	uint32_t thresholds; /* operations with at_least */
 	uint8_t hash_bits; /* for the shard's number */
 	bool closed;
+	struct walk *walks; /* under way */
 	uint64_t tried;
 	a64_t returned; /* done, of those whose home it is; less requests */
 	uint64_t ended[HWT_SHUT_DOWN]; /* by outcome, from HWT_COMPLETED on */
-	struct walk *walks; /* under way */
 	struct hwt_purgatory *purgatory;
 	struct node *first_bucket; /* until the table grows */
-	uint32_t thresholds; /* operations with at_least */
 	a64_t deciding; /* calls by handle that ask for the right or use it */
 };
 
