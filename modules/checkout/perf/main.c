@@ -16,9 +16,7 @@
  * hundred times, for tail_ns. With store=N, N objects are named by keys, and
  * the store is destroyed.
  *
- * HikariCP 2.7.9 in November 2026, two processors of an EPYC, any=1 objects=8
- * threads=16 sleep_ns=1000000 tail_ns=30000000: waits of 0, 15 and 52 ms at
- * p50, p99 and most, CPU of 25 us; with sleep_ns=0 tail_ns=0 of 112 ns.
+ * DESIGN has figures of HikariCP for any=1 objects=8 threads=16.
  */
 #define _GNU_SOURCE
 #include <math.h>
