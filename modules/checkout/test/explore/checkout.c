@@ -479,7 +479,7 @@ checkout_end(void)
 }
 
 /* Words that the library's programs have, too. */
-static const struct verb verbs[] = {
+static const struct verb own_verbs[] = {
     {"releases", .of = releases}, /* in granted, or when it has it */
     {"wait", .of = wait_for},
     {"await", .of = await_end},
@@ -487,10 +487,11 @@ static const struct verb verbs[] = {
     {.more = library_verbs},
 };
 
-#define PROGRAM(name_, first_, run_, ...)                                   \
-	{                                                                   \
-		.name = "checkout/" name_, .verbs = verbs, .first = first_, \
-		.run = run_, .end = checkout_end, .last = __VA_ARGS__       \
+#define PROGRAM(name_, first_, run_, ...)                          \
+	{                                                          \
+		.name = "checkout/" name_, .verbs = own_verbs,     \
+		.first = first_, .run = run_, .end = checkout_end, \
+		.last = __VA_ARGS__                                \
 	}
 
 /* clang-format off */
