@@ -180,7 +180,7 @@ struct hwt_executor {
 };
 
 /* A clock that never goes back, in nanoseconds below 2^63. It is called from
- * any thread. It must not call the timer. */
+ * any thread. It must neither call the timer nor fork. */
 struct hwt_clock {
 	uint64_t (*now_ns)(void *ctx);
 	void *ctx;
