@@ -28,26 +28,27 @@ SPREAD, VISIBILITY = 60, 5  # seconds
 
 def watch(server, client, given, seconds):
     """Kills the engine; prints what it uses. Returns how often it was killed,
-    and its most memory."""
-    kills, most, cpu, begin = 0, 0, 0, time.monotonic()
+    its most memory, and its CPU seconds."""
+    kills, most, spent, cpu, begin = 0, 0, 0, 0, time.monotonic()
     while client.poll() is None:
         time.sleep(min(10, given.every / 4))
         passed = time.monotonic() - begin
-        if passed > (kills + 1) * given.every and passed < seconds:
-            server.kill()
-            server.start()
-            kills, cpu = kills + 1, 0
         used, cpu = server.cpu() - cpu, server.cpu()
+        spent += used
         most = max(most, server.memory())
         print(f'  {passed:6.0f} s   engine: CPU {used:.1f} s, '
               f'{server.memory() / 1e6:,.0f} MB   killed {kills} times',
               flush=True)
+        if passed > (kills + 1) * given.every and passed < seconds:
+            server.kill()
+            server.start()
+            kills, cpu = kills + 1, 0
         if passed > seconds + SPREAD + 20 * VISIBILITY + LIMIT:
             raise RuntimeError('the client does not end')
-    return kills, most
+    return kills, most, spent
 
 
-def account(found, kills, most):
+def account(found, kills, most, spent):
     """Prints it. Returns whether it adds up."""
     print(f'\nadded {found["added"]:,} in {found["add_s"]:,.0f} s, at most '
           f'{found["behind"]:,.0f} behind the rates\n'
@@ -56,7 +57,10 @@ def account(found, kills, most):
           f'{found["dropped"]:,}, a lease ended {found["late"]:,}, '
           f'unexplained {found["unexplained"]:,}\n'
           f'lost {found["lost"]:,}, early {found["early"]:,}\n'
-          f'{kills} kills of the engine; its most memory {most / 1e6:,.0f} MB')
+          f'{kills} kills of the engine; its most memory {most / 1e6:,.0f} MB\n'
+          f'CPU of a task: {spent * 1e6 / found["executed"]:.1f} us in the '
+          f'engine, {found["cpu_s"] * 1e6 / found["executed"]:.1f} us in the '
+          'client')
     for title, prefix in (('outside of kills', ''), ('near kills', 'kill_')):
         print(f'late, {title}: ' + ', '.join(
             f'{name} {found[prefix + name] / 1000:,.1f} ms'
@@ -83,13 +87,13 @@ def main():
              f'visibility={VISIBILITY * 1000}', f'seconds={seconds}',
              f'drop={given.every * 700}'], stdout=subprocess.PIPE, text=True)
         try:
-            kills, most = watch(server, client, given, seconds)
+            used = watch(server, client, given, seconds)
         finally:
             client.kill()
         words = client.communicate()[0].split()[1:]
     found = {name: float(value)
              for name, value in zip(words[::2], words[1::2])}
-    right = client.returncode == 0 and account(found, kills, most)
+    right = client.returncode == 0 and account(found, *used)
     print('it adds up' if right else 'IT DOES NOT ADD UP')
     return 0 if right else 1
 
