@@ -170,7 +170,6 @@ void program_finish(void);
 #define TWO(word_, i_, j_, ...) \
 	VERB_HERE(two, __LINE__, word_, (unsigned i_, unsigned j_), __VA_ARGS__)
 
-extern struct verb library_verbs[]; /* of all files */
 extern const char *const verb_names[]; /* of their numbers: script.h */
 void verbs_give_back(void); /* what threads hold of records */
 void verbs_finish(void); /* before the timer goes */

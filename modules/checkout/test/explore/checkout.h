@@ -38,6 +38,9 @@ struct checkout_ledger {
 };
 extern struct checkout_ledger checkout_ledger;
 
+/* Of all files of the explorer: main.c. */
+extern struct verb library_verbs[];
+
 void store_end(void);
 /* Of both: what must hold in the end. */
 void checkout_end(void);
