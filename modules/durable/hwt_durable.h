@@ -354,7 +354,7 @@ struct hwt_durable_worker_options {
 
 /*
  * Starts threads that execute the tasks of queues, until the stop. They block
- * all signals. While the server is away, they try to reach it.
+ * signals as hwt's do. While the server is away, it is tried again.
  * -EAGAIN  a thread cannot be created
  */
 int hwt_durable_worker_start(struct hwt_durable_worker **worker,

@@ -5,7 +5,7 @@
  *   open.c        options, the handle, any command
  *   task.c        hwt_durable_add and its siblings
  *   loop.c        the handle's thread, and how others reach it
- *   request.c     commands: how they are built, and what becomes of them
+ *   request.c     how commands are built
  *   connection.c  what is sent together, and the answers
  *   route.c       which server: Sentinel, the slots of a cluster, error replies
  *   embedded.c    a server in this process
@@ -13,25 +13,22 @@
  *
  * THREADS. One thread of the handle, the loop, owns all sockets, nodes and
  * requests. Others reach it only by a mailbox of hwt, which is also the
- * executor of all timeouts. So nothing of it has a lock:
+ * executor of all timeouts. So nothing has a lock:
  *
  *   edge      from -> to                       ordered by
  *   request   a caller -> loop                 hwt_mailbox_post
  *   result    loop -> that caller              the waiter's semaphore
- *   kick      a worker's threads -> loop       hwt_mailbox_post
- *   attempts  loop <-> a worker's threads      the worker's lock
  *   late      timer's worker -> loop           the mailbox as executor
  *
- * What is fixed after the open may be read by all. The loop holds no lock while
- * it calls the log, and waits for nothing but epoll and the look-up of a name.
- * A request's done is called by the loop itself, never inside another function,
- * and so is connection_flush.
+ * and those of worker.c. What is fixed after the open may be read by all. The
+ * loop waits for nothing but epoll and the look-up of a name. A request's done
+ * is called by the loop itself, never inside another function, and so are
+ * connection_flush and workers_step.
  */
 #ifndef HWT_DURABLE_CLIENT_H
 #define HWT_DURABLE_CLIENT_H
 
 #include <hiredis/hiredis.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,6 +45,7 @@ struct node;
 #define NODES_MAX 256
 #define SERVERS_MAX 16
 #define PLACES_MAX 256 /* requests that are sent together */
+#define PASSWORD_MAX 512
 
 /* "": it is not known. */
 struct address {
@@ -64,20 +62,7 @@ struct servers {
 	} kind;
 	unsigned count;
 	struct address address[SERVERS_MAX];
-	const char *name, *folder; /* parts of the text */
-};
-
-/* What an error reply means. */
-struct meaning {
-	const char *word; /* which it begins with */
-	enum {
-		ACTION_NONE, /* the reply is the result; error says why */
-		/* Perhaps at another node; error is for when it lasts. */
-		ACTION_AGAIN,
-		ACTION_MOVED, /* its slot is elsewhere from now on */
-		ACTION_ASK /* this once, another node is to be asked */
-	} action;
-	int error; /* -errno; 0: it is no error reply */
+	const char *name; /* of the master or the folder; a part of the text */
 };
 
 /* A command. */
@@ -96,15 +81,13 @@ struct request {
 	bool writes; /* replicas must have it: options.replicas */
 	bool finds; /* the answer says where others go: nodes_take */
 	uint64_t timeout_ns; /* 0: as in the options */
-	/* NULL: who has the slot. Otherwise it does not wait for a node that is
-	 * away. */
-	struct node *node;
+	struct node *node; /* NULL: who has the slot */
 	struct connection *own; /* NULL: the node's */
 	void (*done)(struct request *request); /* on the loop */
 	void *ctx;
 
-	/* The result: 0 or -errno. reply: NULL, or the maker's; it may be the
-	 * error reply by which error was chosen. */
+	/* The result: 0 or -errno; before, what it waits for. reply: NULL, or
+	 * the maker's; it may be the error reply by which error was chosen. */
 	int error;
 	redisReply *reply;
 
@@ -118,13 +101,19 @@ struct request {
 	bool alone; /* it was refused together with others */
 };
 
-/* For a request that was sent, until the message has ended. */
+/* A reply that is to come, and then is kept until the message has ended. */
 struct place {
-	struct request *request; /* NULL: it had no more time */
-	redisReply *reply;
+	enum {
+		PLACE_COMMAND,
+		PLACE_JOINED, /* the reply is a part of that before it */
+		PLACE_AUTH,
+		PLACE_ROLE,
+		PLACE_WAIT,
+		PLACE_OTHER /* of no interest */
+	} kind;
+	bool answered;
+	struct request *request; /* NULL: it had no more time, or none */
 	size_t tasks;
-	bool writes, asking;
-	bool first; /* of a command; those behind it share it */
 };
 
 /*
@@ -137,29 +126,28 @@ struct connection {
 	struct connection *link; /* in the list of the handle */
 	struct node *node; /* where it leads to */
 	redisContext *context; /* NULL: closed */
-	bool ready; /* it has connected and logged in */
-	redisReplyObjectFunctions functions; /* of its reader */
-	__typeof__(((redisReplyObjectFunctions *)0)->createArray) create_array;
-	size_t bytes, elements; /* of the answer that is read */
-	bool writing; /* epoll says when there is room */
-	/* Replies that are to come, before or behind the requests'. */
-	bool auth, role, wait;
+	bool ready; /* the greeting was answered */
 	bool stale; /* it cannot serve now; another may be the master */
+	bool writing; /* epoll says when there is room */
 	bool certain; /* the replicas have the message */
+	size_t bytes; /* of the answer that is read */
 	uint64_t heard_ns; /* when it last answered, or was asked first */
 
 	struct request *first, **last; /* the queue */
-	struct place place[PLACES_MAX]; /* the message */
+	/* The message. With its ASKING, WAIT and ROLE. */
+	struct place place[PLACES_MAX + 3];
 	unsigned sent, answered;
 
 	hwt_timeout timer; /* the end of a pause, or the limit of opening */
 	bool paused;
 };
 
-/* A server that has queues: one; or each master of a cluster that was heard of,
- * until the close. */
+/* A server, until the close. */
 struct node {
 	struct address address;
+	bool is_sentinel;
+	bool
+	    is_master; /* that Sentinels know; without a host, they are asked */
 	struct connection connection;
 	/* Of options.replicas: how many are connected; whether they ever were
 	 * as many as the options say; when they were last seen to be fewer. */
@@ -172,25 +160,25 @@ struct node {
 struct finder {
 	struct request request;
 	bool busy;
-	unsigned tried, next;
-	struct node *sentinel; /* NULL: there are none */
+	unsigned next; /* whom */
 };
 
 struct hwt_durable {
+	struct hwt_post post; /* first; the loop's begin */
 	/* Fixed. */
 	struct hwt *timer;
 	bool own_timer;
 	struct hwt_log log; /* write is NULL: stderr */
 	char space[HWT_DURABLE_SPACE_MAX + 1];
-	char *user, *password, *text; /* text: options.servers */
+	char password[PASSWORD_MAX + 3]; /* "": none */
+	char *user, *text; /* text: options.servers */
 	struct servers servers;
 	uint64_t timeout_ns;
 	int replicas_wanted;
 	struct embedded *embedded; /* of "file:DIR" */
 	struct hwt_mailbox *mailbox;
 	int epoll;
-	pthread_t loop;
-	bool running; /* there is a loop */
+	struct hwt_pool *thread; /* the loop */
 
 	/* The loop's. */
 	struct node *node[NODES_MAX];
@@ -198,16 +186,14 @@ struct hwt_durable {
 	uint16_t node_of[SLOTS]; /* its index + 1; 0: unknown */
 	struct finder finder;
 	struct connection *connections;
+	struct hwt_durable_worker *workers;
 	struct request *ended; /* for which done is to be called */
-	bool flush; /* another look at connections and ended is needed */
+	bool flush; /* another look at these is needed */
 	bool over;
-
-	atomic_uint workers;
 };
 
 /* open.c. Of a parent's handle: false. */
 bool durable_is_own(const struct hwt_durable *durable);
-uint64_t durable_now_ns(const struct hwt_durable *durable); /* the timer's */
 void durable_log(const struct hwt_durable *durable, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -222,14 +208,13 @@ ms_of(uint64_t ns)
 
 /* loop.c. Not on the loop: requests_run waits until each has its result,
  * loop_call until function(arg) has returned there. */
+uint64_t now_ns(void); /* CLOCK_BOOTTIME */
 int loop_start(struct hwt_durable *durable);
 void loop_stop(struct hwt_durable *durable);
 void requests_run(
     struct hwt_durable *durable, struct request *requests, size_t count);
 void loop_call(
     struct hwt_durable *durable, void (*function)(void *arg), void *arg);
-/* A thread without signals. 0 or -EAGAIN. */
-int durable_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* request.c */
 void request_begin(struct request *request, const struct hwt_durable *durable,
@@ -238,50 +223,43 @@ void request_word(struct request *request, const void *bytes, size_t length);
 void request_text(struct request *request, const char *text);
 void request_number(struct request *request, int64_t number);
 void request_free(struct request *request);
-/* On the loop: it is started; it has an answer, which may ask for another
- * attempt; it has its result. */
-void request_start(struct hwt_durable *durable, struct request *request);
-void request_answer(struct request *request, redisReply *reply);
-void request_end(struct request *request, int error, redisReply *reply);
 
-/* connection.c. node may be NULL at first. */
+/* connection.c */
+void request_start(struct hwt_durable *durable, struct request *request);
+/* node may be NULL at first. */
 void connection_create(struct connection *connection,
     struct hwt_durable *durable, struct node *node);
 void connection_destroy(struct connection *connection);
-/* What was sent has no result. */
 void connection_close(struct connection *connection);
 void connection_event(struct connection *connection, uint32_t events);
-void connection_queue(struct connection *connection, struct request *request);
 void connection_flush(struct connection *connection); /* sends what it can */
-/* For a while nothing is sent; then the queue is routed anew. False: there is
- * no timeout for that. */
-bool connection_pause(struct connection *connection);
-/* A request has no more time: it is taken out of the queue or its place, and a
- * server that is silent is left. True: it was sent. */
-bool connection_forget(
-    struct connection *connection, const struct request *request);
 
 /* route.c */
-bool servers_read(struct servers *servers, const char *text);
-const struct meaning *reply_judge(const redisReply *reply);
+bool servers_read(struct servers *servers, char *text);
 int nodes_create(struct hwt_durable *durable); /* -ENOMEM */
 void nodes_destroy(void *durable); /* it ends the loop */
 /* Of an answer of a Sentinel, or to CLUSTER SLOTS. False: it is none. */
 bool nodes_take(struct request *request, const redisReply *reply);
 /* The connection that leads to the node of a request. */
 struct connection *node_route(struct request *request);
-/* Takes note of MOVED or ASK. False: it names no node. */
-bool node_redirect(struct request *request, const char *text, bool asking);
-/* Its server was lost, or is no master: asks others. */
-void node_lost(struct connection *connection);
+/* Its server was lost, or is no master: others are asked. */
+void node_lost(struct node *node);
 /* False: a Sentinel is asked where it is. */
-bool node_is_known(struct connection *connection);
+bool node_is_known(const struct node *node);
+/* 0: it is no error. */
+int reply_error(const redisReply *reply);
+/* Whether the error passes, perhaps at another node; error is for when it does
+ * not. */
+bool reply_asks_again(struct request *request, const redisReply *reply);
+
+/* worker.c. For those that have been woken. */
+void workers_step(struct hwt_durable *durable);
 
 /* embedded.c. -EBUSY, -EILSEQ, and what the system says about the folder; the
  * log says more. */
-int embedded_start(struct hwt_durable *durable, const char *folder);
+int embedded_start(struct hwt_durable *durable);
 void embedded_stop(struct embedded *embedded); /* NULL: nothing */
 /* A socket that is connected to it. -EIO: its store has failed; -EMFILE. */
-int embedded_connect(struct hwt_durable *durable, int *fd);
+int embedded_connect(struct embedded *embedded);
 
 #endif

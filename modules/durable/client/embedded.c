@@ -14,68 +14,64 @@
 #include "modules/durable/server/server.h"
 
 struct embedded {
+	struct hwt_post post; /* first */
 	struct hwt_durable *durable; /* for its log */
-	pthread_t thread;
+	struct hwt_pool *thread;
 	struct server *server;
 	atomic_bool failed;
 };
 
-static void *
-serve(void *arg)
+static void
+serve(struct hwt_post *post)
 {
-	struct embedded *embedded = arg;
+	struct embedded *embedded = (struct embedded *)post;
 	char why[200] = "";
 
 	if (server_run(embedded->server, why) == 0)
-		return NULL;
+		return;
 	atomic_store(&embedded->failed, true);
 	durable_log(embedded->durable, "the store has failed: %s", why);
-	return NULL;
 }
 
 int
-embedded_start(struct hwt_durable *durable, const char *folder)
+embedded_start(struct hwt_durable *durable)
 {
-	const struct server_options options = {
-	    .folder = folder, .payload_max = HWT_DURABLE_PAYLOAD_MAX};
+	const struct server_options options = {.folder = durable->servers.name,
+	    .payload_max = HWT_DURABLE_PAYLOAD_MAX};
 	struct embedded *embedded = calloc(1, sizeof(*embedded));
 	char why[200] = "";
 	int error;
 
+	durable->embedded = embedded;
 	if (embedded == NULL)
 		return -ENOMEM;
 	embedded->durable = durable;
 	error = server_create(&embedded->server, &options, why);
 	if (error != 0) {
 		durable_log(durable, "cannot open the queues: %s", why);
-	} else {
-		error = durable_thread(&embedded->thread, serve, embedded);
-		if (error != 0)
-			server_destroy(embedded->server);
+		return error;
 	}
-	if (error != 0)
-		free(embedded);
-	else
-		durable->embedded = embedded;
+	error = hwt_pool_create(&embedded->thread, 1, 0);
+	if (error == 0)
+		(void)!hwt_pool_post(embedded->thread, &embedded->post, serve);
 	return error;
 }
 
 void
 embedded_stop(struct embedded *embedded)
 {
-	if (embedded == NULL)
-		return;
-	server_stop(embedded->server);
-	(void)pthread_join(embedded->thread, NULL);
-	if (!embedded->failed)
-		server_destroy(embedded->server);
+	if (embedded != NULL && embedded->server != NULL) {
+		server_stop(embedded->server);
+		(void)!hwt_pool_destroy(embedded->thread);
+		if (!embedded->failed)
+			server_destroy(embedded->server);
+	}
 	free(embedded);
 }
 
 int
-embedded_connect(struct hwt_durable *durable, int *fd)
+embedded_connect(struct embedded *embedded)
 {
-	struct embedded *embedded = durable->embedded;
 	int pair[2];
 	int error;
 
@@ -85,9 +81,8 @@ embedded_connect(struct hwt_durable *durable, int *fd)
 		pair) != 0)
 		return -errno;
 	error = server_connect(embedded->server, pair[1]);
-	if (error != 0)
-		(void)close(pair[0]);
-	else
-		*fd = pair[0];
+	if (error == 0)
+		return pair[0];
+	(void)close(pair[0]);
 	return error;
 }

@@ -2,10 +2,10 @@
 /*
  * The loop, and how others reach it.
  *
- * ONE TURN: the events of connections; then requests, kicks and timeouts, which
- * the mailbox has; then requests that have a result are done, and what all of
- * these have put into queues is sent. So adds that arrive together are one
- * command.
+ * ONE TURN: the events of connections; then requests, attempts and timeouts,
+ * which the mailbox has; then requests that have a result are done, workers
+ * take a step, and what all of these have put into queues is sent. So adds that
+ * arrive together are one command.
  *
  * A caller waits in a structure on its stack. The loop's last access to it is
  * the post of the semaphore.
@@ -14,8 +14,8 @@
 
 #include <errno.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 64
@@ -30,6 +30,15 @@ struct waiter {
 	void (*function)(void *arg);
 	void *arg;
 };
+
+uint64_t
+now_ns(void)
+{
+	struct timespec now = {0};
+
+	(void)clock_gettime(CLOCK_BOOTTIME, &now);
+	return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
+}
 
 static void
 posted(struct hwt_post *post)
@@ -99,16 +108,17 @@ settle(struct hwt_durable *durable)
 			durable->ended = request->next;
 			request->done(request);
 		}
+		workers_step(durable);
 		for (connection = durable->connections; connection != NULL;
 		     connection = connection->link)
 			connection_flush(connection);
 	} while (durable->flush);
 }
 
-static void *
-loop_run(void *arg)
+static void
+loop_run(struct hwt_post *post)
 {
-	struct hwt_durable *durable = arg;
+	struct hwt_durable *durable = (struct hwt_durable *)post;
 	struct epoll_event events[EVENTS_MAX];
 	int count, i;
 
@@ -121,22 +131,9 @@ loop_run(void *arg)
 		}
 		(void)hwt_mailbox_run(durable->mailbox, 0, NULL);
 		if (durable->over)
-			return NULL;
+			return;
 		settle(durable);
 	}
-}
-
-int
-durable_thread(pthread_t *thread, void *(*run)(void *), void *arg)
-{
-	sigset_t all, before;
-	int error;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(thread, NULL, run, arg);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error == 0 ? 0 : -EAGAIN;
 }
 
 int
@@ -152,20 +149,20 @@ loop_start(struct hwt_durable *durable)
 	    epoll_ctl(durable->epoll, EPOLL_CTL_ADD,
 		hwt_mailbox_fd(durable->mailbox), &event) != 0)
 		return errno == ENOMEM ? -ENOMEM : -EMFILE;
-	error = durable_thread(&durable->loop, loop_run, durable);
-	durable->running = error == 0;
+	error = hwt_pool_create(&durable->thread, 1, 0);
+	if (error == 0)
+		(void)!hwt_pool_post(durable->thread, &durable->post, loop_run);
 	return error;
 }
 
 void
 loop_stop(struct hwt_durable *durable)
 {
-	if (durable->running) {
+	if (durable->thread != NULL)
 		loop_call(durable, nodes_destroy, durable);
-		(void)pthread_join(durable->loop, NULL);
-	} else {
+	else
 		nodes_destroy(durable);
-	}
+	(void)!hwt_pool_destroy(durable->thread);
 	if (durable->epoll >= 0)
 		(void)close(durable->epoll);
 	while (durable->mailbox != NULL &&

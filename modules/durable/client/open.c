@@ -19,21 +19,11 @@
 #define TIMEOUT_DEFAULT HWT_SEC(5)
 #define TIMEOUT_MOST HWT_MIN(60)
 #define REPLICAS_MOST 10
-#define PASSWORD_MAX 512
 
 bool
 durable_is_own(const struct hwt_durable *durable)
 {
 	return !timer_is_foreign(durable->timer);
-}
-
-uint64_t
-durable_now_ns(const struct hwt_durable *durable)
-{
-	uint64_t now_ns = 0;
-
-	(void)hwt_now(durable->timer, &now_ns);
-	return now_ns;
 }
 
 void
@@ -92,6 +82,8 @@ list_masters(void *arg)
 	struct hwt_durable *durable = masters->durable;
 	unsigned slot, index;
 
+	if (durable->servers.kind != SERVER_CLUSTER)
+		masters->node[0] = durable->node[0];
 	for (slot = 0; slot < SLOTS; slot++) {
 		index = durable->node_of[slot];
 		if (index > 0)
@@ -99,45 +91,34 @@ list_masters(void *arg)
 	}
 }
 
-static int
-call_node(struct hwt_durable *durable, struct node *node,
-    const struct durable_word *words, size_t count,
-    int (*visit)(void *ctx, const redisReply *reply), void *ctx)
-{
-	struct request request = {.node = node, .finds = visit == NULL};
-	size_t i;
-	int error;
-
-	for (i = 0; i < count; i++)
-		request_word(&request, words[i].bytes, words[i].length);
-	requests_run(durable, &request, 1);
-	error = request.error;
-	if (error == 0 && visit != NULL)
-		error = visit(ctx, request.reply);
-	request_free(&request);
-	return error;
-}
-
 int
 durable_call_each(struct hwt_durable *durable, const struct durable_word *words,
     size_t count, int (*visit)(void *ctx, const redisReply *reply), void *ctx)
 {
 	struct masters masters = {.durable = durable};
-	bool cluster = durable->servers.kind == SERVER_CLUSTER;
-	unsigned i;
+	struct request request;
+	unsigned i = 0;
+	size_t word;
 	int error = 0;
 
 	if (!durable_is_own(durable))
 		return -EOWNERDEAD;
-	if (cluster)
-		loop_call(durable, list_masters, &masters);
-	for (i = 0; i < (cluster ? NODES_MAX : 1) && error == 0; i++) {
-		if (cluster && masters.node[i] == NULL)
+	loop_call(durable, list_masters, &masters);
+	while (i < NODES_MAX && error >= 0) {
+		request = (struct request){.node = masters.node[i]};
+		if (request.node == NULL) {
+			i++;
 			continue;
-		do
-			error = call_node(
-			    durable, masters.node[i], words, count, visit, ctx);
-		while (error == 1);
+		}
+		for (word = 0; word < count; word++)
+			request_word(
+			    &request, words[word].bytes, words[word].length);
+		requests_run(durable, &request, 1);
+		error = request.error;
+		if (error == 0)
+			error = visit(ctx, request.reply);
+		i += error == 0;
+		request_free(&request);
 	}
 	return error;
 }
@@ -152,61 +133,49 @@ durable_space(const struct hwt_durable *durable)
  * Options.
  */
 
-static bool
-options_are_valid(const struct hwt_durable_options *options)
-{
-	return (options->space == NULL ||
-		   name_is_valid(options->space, HWT_DURABLE_SPACE_MAX)) &&
-	    (options->timeout_ns == 0 ||
-		(options->timeout_ns >= MS_NS &&
-		    options->timeout_ns <= TIMEOUT_MOST)) &&
-	    options->replicas <= REPLICAS_MOST && options->flags == 0 &&
-	    RESERVED_IS_ZERO(options);
-}
-
-/* The first line. -EINVAL: it is too long, or has a byte that a text cannot
- * have; what is left of it would be another password. */
+/* The first line. */
 static int
 read_password(struct hwt_durable *durable, const char *path)
 {
+	char *password = durable->password;
 	FILE *file = fopen(path, "re");
-	size_t size = 0, length = 0;
-	ssize_t count = -1;
-	int error = -ENOENT;
+	size_t length = 0;
+	int error = 0;
 
-	if (file != NULL) {
-		count = getline(&durable->password, &size, file);
+	if (file != NULL &&
+	    fgets(password, sizeof(durable->password), file) != NULL)
+		length = strcspn(password, "\r\n");
+	if (file != NULL)
 		(void)fclose(file);
-	}
-	if (count > 0) {
-		length = strcspn(durable->password, "\r\n");
-		error = length > PASSWORD_MAX ||
-			strlen(durable->password) != (size_t)count
-		    ? -EINVAL
-		    : 0;
-		durable->password[length] = '\0';
-	} else {
-		free(durable->password); /* of an empty file, it has no text */
-		durable->password = NULL;
-	}
+	password[length] = '\0';
+	if (length == 0)
+		error = -ENOENT;
+	else if (length > PASSWORD_MAX)
+		error = -EINVAL;
 	if (error != 0)
 		durable_log(durable, "%s: its first line is no password", path);
 	return error;
 }
 
 static int
-read_options(
-    struct hwt_durable *durable, const struct hwt_durable_options *options)
+read_options(struct hwt_durable *durable,
+    const struct hwt_durable_options *options, const char *servers)
 {
+	const char *space = options->space != NULL ? options->space : "hwt";
+
+	if (!name_is_valid(space, HWT_DURABLE_SPACE_MAX) ||
+	    (options->timeout_ns != 0 && options->timeout_ns < MS_NS) ||
+	    options->timeout_ns > TIMEOUT_MOST ||
+	    options->replicas > REPLICAS_MOST || options->flags != 0 ||
+	    !RESERVED_IS_ZERO(options))
+		return -EINVAL;
 	if (options->log != NULL)
 		durable->log = *options->log;
 	durable->timeout_ns =
 	    options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT;
 	durable->replicas_wanted = (int)options->replicas;
-	(void)strcpy(
-	    durable->space, options->space != NULL ? options->space : "hwt");
-	durable->text = strdup(
-	    options->servers != NULL ? options->servers : SERVERS_DEFAULT);
+	(void)strcpy(durable->space, space);
+	durable->text = strdup(servers);
 	if (options->user != NULL)
 		durable->user = strdup(options->user);
 	if (durable->text == NULL ||
@@ -219,35 +188,36 @@ read_options(
 	    : 0;
 }
 
+/* Of a cluster, the slots must be known; then the server of the first one is
+ * asked whether it is one of hwt. Nothing can have happened, so no error is
+ * uncertain. */
 static int
-see_queues(void *ctx, const redisReply *reply)
+greet(struct hwt_durable *durable, const char *servers)
 {
-	(void)ctx;
-	return reply->type == REDIS_REPLY_ARRAY ? 0 : -EPROTO;
-}
-
-/* Nothing can have happened, so no error is uncertain. */
-static int
-greet(struct hwt_durable *durable)
-{
-	static const struct durable_word words[] = {{"HWT.QUEUES", 10},
-	    {"0", 1}, {"1", 1}, {"CLUSTER", 7}, {"SLOTS", 5}};
-	unsigned i = 0;
+	static const char *const words[] = {
+	    "CLUSTER", "SLOTS", "HWT.QUEUES", "0", "1"};
+	bool cluster = durable->servers.kind == SERVER_CLUSTER;
+	struct request request;
+	unsigned i = cluster ? 0 : 2;
 	int error = 0;
 
 	if (durable->servers.kind == SERVER_FILE)
-		error = embedded_start(durable, durable->servers.folder);
-	else if (durable->servers.kind == SERVER_CLUSTER)
+		error = embedded_start(durable);
+	while (i < 5 && error == 0) {
+		request = (struct request){.finds = i == 0};
 		do
-			error = call_node(durable, durable->node[i], words + 3,
-			    2, NULL, NULL);
-		while (error != 0 && ++i < durable->servers.count);
-	if (error == 0)
-		error = durable_call_each(durable, words, 3, see_queues, NULL);
+			request_text(&request, words[i++]);
+		while (i != 2 && i != 5);
+		requests_run(durable, &request, 1);
+		error = request.error;
+		if (error == 0 && request.reply->type != REDIS_REPLY_ARRAY)
+			error = -EPROTO;
+		request_free(&request);
+	}
 	if (error == -ETIMEDOUT)
 		error = -ECONNREFUSED;
 	if (error != 0)
-		durable_log(durable, "%s: %s", durable->text,
+		durable_log(durable, "%s: %s", servers,
 		    error == -EOPNOTSUPP ? "it knows no commands of hwt"
 			: error == -EACCES
 			? "wrong user or password, or no right"
@@ -266,9 +236,7 @@ durable_free(struct hwt_durable *durable)
 	embedded_stop(durable->embedded);
 	if (own_timer)
 		(void)!hwt_destroy(durable->timer);
-	if (durable->password != NULL)
-		explicit_bzero(durable->password, strlen(durable->password));
-	free(durable->password);
+	explicit_bzero(durable->password, sizeof(durable->password));
 	free(durable->user);
 	free(durable->text);
 	free(durable);
@@ -281,13 +249,16 @@ hwt_durable_open(
 	static const struct hwt_durable_options defaults;
 	const struct hwt_options own_timer = {
 	    .tick_ns = MS_NS, .thread_name = "hwt-durable"};
+	const char *servers = SERVERS_DEFAULT;
 	struct hwt_durable *made;
 	int error;
 
+	if (durable == NULL)
+		return -EINVAL;
 	if (options == NULL)
 		options = &defaults;
-	if (durable == NULL || !options_are_valid(options))
-		return -EINVAL;
+	if (options->servers != NULL)
+		servers = options->servers;
 	if (options->timer != NULL && timer_is_foreign(options->timer))
 		return -EOWNERDEAD;
 	made = calloc(1, sizeof(*made));
@@ -296,7 +267,7 @@ hwt_durable_open(
 	made->epoll = -1;
 	made->timer = options->timer;
 	made->own_timer = options->timer == NULL;
-	error = read_options(made, options);
+	error = read_options(made, options, servers);
 	if (error == 0 && made->own_timer)
 		error = hwt_create(&made->timer, &own_timer);
 	if (error == 0)
@@ -304,7 +275,7 @@ hwt_durable_open(
 	if (error == 0)
 		error = loop_start(made);
 	if (error == 0)
-		error = greet(made);
+		error = greet(made, servers);
 	if (error != 0)
 		durable_free(made);
 	else
@@ -319,7 +290,7 @@ hwt_durable_close(struct hwt_durable *durable)
 		return 0;
 	if (!durable_is_own(durable))
 		return -EOWNERDEAD;
-	if (atomic_load(&durable->workers) > 0)
+	if (durable->workers != NULL)
 		return -EBUSY;
 	durable_free(durable);
 	return 0;

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands: how they are built, and what becomes of them. */
+/* Commands: how they are built. */
 #include "modules/durable/client/client.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * Building.
- */
 
 static void
 buffer_add(struct buffer *buffer, const void *bytes, size_t length)
@@ -79,99 +74,21 @@ void
 request_begin(struct request *request, const struct hwt_durable *durable,
     const char *command, const char *queue)
 {
-	char key[HWT_DURABLE_SPACE_MAX + HWT_DURABLE_QUEUE_MAX + 4] = "{";
-	size_t length;
+	char key[HWT_DURABLE_SPACE_MAX + HWT_DURABLE_QUEUE_MAX + 4];
+	size_t length = (size_t)snprintf(
+	    key, sizeof(key), "{%s:%s}", durable->space, queue);
 
-	*request = (struct request){.writes = strcmp(command, "HWT.ADD") == 0 ||
+	*request = (struct request){.slot = slot_of(key + 1, length - 2),
+	    .writes = strcmp(command, "HWT.ADD") == 0 ||
 		strcmp(command, "HWT.CANCEL") == 0 ||
 		strcmp(command, "HWT.RESCHEDULE") == 0};
-	(void)strcat(strcat(strcat(key, durable->space), ":"), queue);
-	length = strlen(key);
-	request->slot = slot_of(key + 1, length - 1);
-	key[length] = '}';
 	request_text(request, command);
-	request_word(request, key, length + 1);
+	request_word(request, key, length);
 }
 
 void
 request_free(struct request *request)
 {
 	free(request->buffer.bytes);
-	request->buffer = (struct buffer){NULL};
 	freeReplyObject(request->reply);
-	request->reply = NULL;
-}
-
-/*
- * On the loop.
- */
-
-void
-request_end(struct request *request, int error, redisReply *reply)
-{
-	(void)!hwt_cancel(request->durable->timer, request->timeout);
-	request->error = error;
-	request->reply = reply;
-	request->next = request->durable->ended;
-	request->durable->ended = request;
-	request->durable->flush = true;
-}
-
-/* What was sent may have been executed. What was not is told by what has kept
- * it from that. */
-static void
-request_late(hwt_timeout timeout, void *arg)
-{
-	struct request *request = arg;
-	int error = request->error != 0 ? request->error : -ECONNREFUSED;
-
-	(void)timeout;
-	if (connection_forget(request->connection, request))
-		error = -ETIMEDOUT;
-	request_end(request, error, NULL);
-}
-
-void
-request_start(struct hwt_durable *durable, struct request *request)
-{
-	int error;
-
-	request->durable = durable;
-	request->timeout = (hwt_timeout){0};
-	request->connection = NULL;
-	request->error = 0;
-	request->reply = NULL;
-	error = hwt_new_timeout_on(durable->timer,
-	    hwt_mailbox_executor(durable->mailbox), &request->timeout,
-	    request_late, request,
-	    request->timeout_ns != 0 ? request->timeout_ns
-				     : durable->timeout_ns);
-	if (error != 0)
-		request_end(request, error, NULL);
-	else
-		connection_queue(node_route(request), request);
-}
-
-void
-request_answer(struct request *request, redisReply *reply)
-{
-	struct connection *connection = request->connection;
-	const struct meaning *meaning = reply_judge(reply);
-	int action = meaning->action, error = meaning->error;
-
-	if ((action == ACTION_MOVED || action == ACTION_ASK) &&
-	    !node_redirect(request, reply->str, action == ACTION_ASK)) {
-		action = ACTION_NONE;
-		error = -EPROTO;
-	}
-	if (action == ACTION_NONE) {
-		if (error == 0 && request->finds && !nodes_take(request, reply))
-			error = -EPROTO;
-		request_end(request, error, reply);
-		return;
-	}
-	freeReplyObject(reply);
-	request->error = error;
-	connection->stale |= action == ACTION_AGAIN;
-	connection_queue(node_route(request), request);
 }

@@ -2,11 +2,13 @@
 /*
  * Which server a request goes to. On the loop, but for the start.
  *
- * Of one server, and of "file:DIR", there is one node. With Sentinels there is
- * one, too, and the finder asks them where it is, as soon as its address is
- * needed after a connection was lost. Of a cluster, the nodes are those that it
- * has named, and the finder asks one after the other which has which slot, when
- * a connection was lost or a node says that it cannot serve.
+ * All servers are in one table of nodes. Of one server, and of "file:DIR",
+ * there is one. With Sentinels the first one is the master, and the others are
+ * they; the finder asks one of them where it is, when its address is needed
+ * after a connection was lost. Of a cluster they are those that it has named,
+ * and the finder asks one of them which has which slot, when a connection was
+ * lost or a node says that it cannot serve. If that fails, it is the next one's
+ * turn as soon as the request that waits is tried again.
  */
 #include "modules/durable/client/client.h"
 
@@ -25,74 +27,45 @@ begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* A host, of which so many bytes count, and a port. One of IPv6 may stand in
- * brackets. */
-static bool
-set_address(
-    struct address *address, const char *host, size_t length, const char *port)
-{
-	char *end;
-	unsigned long number = strtoul(port, &end, 10);
-
-	if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
-		host++;
-		length -= 2;
-	}
-	if (length == 0 || length >= sizeof(address->host) || port[0] < '0' ||
-	    port[0] > '9' || *end != '\0' || number < 1 || number > UINT16_MAX)
-		return false;
-	memcpy(address->host, host, length);
-	address->host[length] = '\0';
-	address->port = (int)number;
-	return true;
-}
-
-/* HOST:PORT. Without a host, that of from, if it is not NULL. */
+/* HOST:PORT. Without a host, that of from, if it is not NULL. One of IPv6 may
+ * stand in brackets. */
 static bool
 read_address(
     struct address *address, const char *text, const struct address *from)
 {
-	const char *colon = strrchr(text, ':');
+	const char *colon = strrchr(text, ':'), *host = text;
+	size_t length = colon != NULL ? (size_t)(colon - text) : 0;
+	unsigned long port;
+	char *end;
 
-	if (colon == NULL)
+	if (colon == NULL || colon[1] < '0' || colon[1] > '9')
 		return false;
-	return colon == text && from != NULL
-	    ? set_address(address, from->host, strlen(from->host), colon + 1)
-	    : set_address(address, text, (size_t)(colon - text), colon + 1);
-}
-
-/* Between commas; the last one is the name of a Sentinel's master. */
-static bool
-read_list(struct servers *servers, const char *text)
-{
-	char item[sizeof(servers->address[0].host) + 8];
-	size_t length;
-
-	for (;; text += length + 1) {
-		length = strcspn(text, ",");
-		if (text[length] == '\0' && servers->kind == SERVER_SENTINEL) {
-			servers->name = text;
-			return servers->count > 0 && length > 0;
-		}
-		if (length >= sizeof(item) || servers->count == SERVERS_MAX)
-			return false;
-		memcpy(item, text, length);
-		item[length] = '\0';
-		if (!read_address(
-			&servers->address[servers->count++], item, NULL))
-			return false;
-		if (text[length] == '\0')
-			return servers->count == 1 ||
-			    servers->kind != SERVER_SINGLE;
+	if (length == 0 && from != NULL) {
+		host = from->host;
+		length = strlen(host);
 	}
+	if (length > 2 && host[0] == '[' && host[length - 1] == ']') {
+		host++;
+		length -= 2;
+	}
+	port = strtoul(colon + 1, &end, 10);
+	if (length == 0 || length >= sizeof(address->host) || *end != '\0' ||
+	    port < 1 || port > UINT16_MAX)
+		return false;
+	memcpy(address->host, host, length);
+	address->host[length] = '\0';
+	address->port = (int)port;
+	return true;
 }
 
+/* Changes text, and keeps parts of it. */
 bool
-servers_read(struct servers *servers, const char *text)
+servers_read(struct servers *servers, char *text)
 {
-	const char *rest = strchr(text, ':');
+	char *rest = strchr(text, ':'), *item;
 
-	rest = rest != NULL ? rest + 1 : "";
+	rest = rest != NULL ? rest + 1 : text;
+	servers->name = rest;
 	if (begins(text, "unix:")) {
 		servers->count = 1;
 		(void)strncpy(servers->address[0].host, rest, 108);
@@ -101,7 +74,6 @@ servers_read(struct servers *servers, const char *text)
 	}
 	if (begins(text, "file:")) {
 		servers->kind = SERVER_FILE;
-		servers->folder = rest;
 		return rest[0] != '\0';
 	}
 	if (begins(text, "sentinel:"))
@@ -110,7 +82,16 @@ servers_read(struct servers *servers, const char *text)
 		servers->kind = SERVER_CLUSTER;
 	else
 		rest = text;
-	return read_list(servers, rest);
+	while ((item = strsep(&rest, ",")) != NULL) {
+		servers->name = item;
+		if (rest == NULL && servers->kind == SERVER_SENTINEL)
+			return servers->count > 0 && item[0] != '\0';
+		if (servers->count == SERVERS_MAX ||
+		    !read_address(
+			&servers->address[servers->count++], item, NULL))
+			return false;
+	}
+	return servers->count == 1 || servers->kind == SERVER_CLUSTER;
 }
 
 /* {host, port}; a port is a text or a number. */
@@ -118,59 +99,21 @@ static bool
 reply_address(struct address *address, const redisReply *reply,
     const struct address *from)
 {
+	char text[sizeof(address->host) + 24];
 	const redisReply *host, *port;
-	const char *name = from->host;
-	char number[24];
+	bool named;
 
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
 		return false;
 	host = reply->element[0];
 	port = reply->element[1];
-	(void)snprintf(number, sizeof(number), "%lld", port->integer);
-	if (host->type == REDIS_REPLY_STRING && host->len > 0 &&
-	    host->str[0] != '?')
-		name = host->str;
-	return set_address(address, name, strlen(name),
-	    port->type == REDIS_REPLY_STRING ? port->str : number);
-}
-
-static const struct meaning meanings[] = {
-    {"ARG ", ACTION_NONE, -EINVAL},
-    {"DURABILITY ", ACTION_NONE, -EOPNOTSUPP},
-    {"PAUSED ", ACTION_NONE, -EAGAIN},
-    {"FULL ", ACTION_NONE, -ENOSPC},
-    {"OOM ", ACTION_NONE, -ENOSPC},
-    {"MISCONF ", ACTION_NONE, -ENOSPC},
-    {"LOADING ", ACTION_AGAIN, -EAGAIN},
-    {"BUSY ", ACTION_AGAIN, -EAGAIN},
-    {"TRYAGAIN ", ACTION_AGAIN, -EAGAIN},
-    {"NOREPLICAS ", ACTION_AGAIN, -EAGAIN},
-    {"ERR max number of clients", ACTION_AGAIN, -EAGAIN},
-    {"UNBLOCKED ", ACTION_AGAIN, -EAGAIN},
-    {"CLUSTERDOWN ", ACTION_AGAIN, -EAGAIN},
-    {"MASTERDOWN ", ACTION_AGAIN, -EAGAIN},
-    {"READONLY ", ACTION_AGAIN, -EAGAIN},
-    {"MOVED ", ACTION_MOVED, -EAGAIN},
-    {"ASK ", ACTION_ASK, -EAGAIN},
-    {"NOAUTH ", ACTION_NONE, -EACCES},
-    {"WRONGPASS ", ACTION_NONE, -EACCES},
-    {"NOPERM ", ACTION_NONE, -EACCES},
-    {"DENIED ", ACTION_NONE, -EACCES},
-    {"ERR unknown command", ACTION_NONE, -EOPNOTSUPP},
-    {"", ACTION_NONE, -EPROTO},
-};
-
-const struct meaning *
-reply_judge(const redisReply *reply)
-{
-	static const struct meaning no_error = {"", ACTION_NONE, 0};
-	const struct meaning *meaning = meanings;
-
-	if (reply->type != REDIS_REPLY_ERROR)
-		return &no_error;
-	while (!begins(reply->str, meaning->word))
-		meaning++;
-	return meaning;
+	named = host->type == REDIS_REPLY_STRING && host->len > 0 &&
+	    host->len < sizeof(address->host) && host->str[0] != '?';
+	(void)snprintf(text, sizeof(text), "%s:%lld",
+	    named ? host->str : from->host,
+	    port->type == REDIS_REPLY_STRING ? atoll(port->str)
+					     : port->integer);
+	return read_address(address, text, NULL);
 }
 
 /*
@@ -180,14 +123,15 @@ reply_judge(const redisReply *reply)
 static struct node *
 node_create(struct hwt_durable *durable, const struct address *address)
 {
-	struct node *node = calloc(1, sizeof(*node));
+	struct node *node =
+	    durable->nodes < NODES_MAX ? calloc(1, sizeof(*node)) : NULL;
 
 	if (node == NULL)
 		return NULL;
-	if (address != NULL)
-		node->address = *address;
+	node->address = *address;
 	node->replicas = -1;
 	connection_create(&node->connection, durable, node);
+	durable->node[durable->nodes++] = node;
 	return node;
 }
 
@@ -195,19 +139,16 @@ node_create(struct hwt_durable *durable, const struct address *address)
 static uint16_t
 node_at(struct hwt_durable *durable, const struct address *address)
 {
-	struct node *node;
+	const struct node *node;
 	unsigned i;
 
 	for (i = 0; i < durable->nodes; i++) {
-		if (durable->node[i]->address.port == address->port &&
-		    strcmp(durable->node[i]->address.host, address->host) == 0)
+		node = durable->node[i];
+		if (node->address.port == address->port &&
+		    strcmp(node->address.host, address->host) == 0)
 			return (uint16_t)(i + 1);
 	}
-	node = i < NODES_MAX ? node_create(durable, address) : NULL;
-	if (node == NULL)
-		return 0;
-	durable->node[durable->nodes++] = node;
-	return (uint16_t)durable->nodes;
+	return node_create(durable, address) != NULL ? (uint16_t)(i + 1) : 0;
 }
 
 struct connection *
@@ -231,9 +172,10 @@ node_route(struct request *request)
 	return own;
 }
 
-/* MOVED 3999 127.0.0.1:6381; without a host, that of who says so. */
-bool
-node_redirect(struct request *request, const char *text, bool asking)
+/* MOVED 3999 127.0.0.1:6381; without a host, that of who says so. False: it
+ * names no node. */
+static bool
+node_redirect(struct request *request, const char *text)
 {
 	struct hwt_durable *durable = request->durable;
 	struct address address;
@@ -249,10 +191,68 @@ node_redirect(struct request *request, const char *text, bool asking)
 	if (index == 0)
 		return true;
 	request->asked = durable->node[index - 1];
-	request->asking = asking;
-	if (!asking && durable->servers.kind == SERVER_CLUSTER)
+	request->asking = text[0] == 'A';
+	if (!request->asking && durable->servers.kind == SERVER_CLUSTER)
 		durable->node_of[slot] = index;
 	return true;
+}
+
+/*
+ * Error replies.
+ */
+
+static const struct {
+	const char *word; /* which it begins with */
+	int error;
+} meanings[] = {
+    {"ARG ", -EINVAL},
+    {"DURABILITY ", -EOPNOTSUPP},
+    {"PAUSED ", -EAGAIN},
+    {"FULL ", -ENOSPC},
+    {"OOM ", -ENOSPC},
+    {"MISCONF ", -ENOSPC},
+    {"LOADING ", -EAGAIN},
+    {"BUSY ", -EAGAIN},
+    {"TRYAGAIN ", -EAGAIN},
+    {"NOREPLICAS ", -EAGAIN},
+    {"ERR max number of clients", -EAGAIN},
+    {"UNBLOCKED ", -EAGAIN},
+    {"CLUSTERDOWN ", -EAGAIN},
+    {"MASTERDOWN ", -EAGAIN},
+    {"READONLY ", -EAGAIN},
+    {"MOVED ", -EAGAIN},
+    {"ASK ", -EAGAIN},
+    {"NOAUTH ", -EACCES},
+    {"WRONGPASS ", -EACCES},
+    {"NOPERM ", -EACCES},
+    {"DENIED ", -EACCES},
+    {"ERR unknown command", -EOPNOTSUPP},
+    {"", -EPROTO},
+};
+
+int
+reply_error(const redisReply *reply)
+{
+	size_t i = 0;
+
+	if (reply->type != REDIS_REPLY_ERROR)
+		return 0;
+	while (!begins(reply->str, meanings[i].word))
+		i++;
+	return meanings[i].error;
+}
+
+bool
+reply_asks_again(struct request *request, const redisReply *reply)
+{
+	request->error = reply_error(reply);
+	if (request->error != -EAGAIN || begins(reply->str, "PAUSED "))
+		return false;
+	if (!begins(reply->str, "MOVED ") && !begins(reply->str, "ASK "))
+		request->connection->stale = true;
+	else if (!node_redirect(request, reply->str))
+		request->error = -EPROTO;
+	return request->error == -EAGAIN;
 }
 
 /*
@@ -270,11 +270,15 @@ take_slots(struct hwt_durable *durable, const redisReply *reply,
 	long long slot;
 	size_t i;
 
+	if (reply->type != REDIS_REPLY_ARRAY)
+		return false;
 	for (i = 0; i < reply->elements; i++) {
 		field = reply->element[i]->element;
 		if (reply->element[i]->type != REDIS_REPLY_ARRAY ||
-		    reply->element[i]->elements < 3 || field[0]->integer < 0 ||
-		    field[1]->integer >= SLOTS ||
+		    reply->element[i]->elements < 3 ||
+		    field[0]->type != REDIS_REPLY_INTEGER ||
+		    field[1]->type != REDIS_REPLY_INTEGER ||
+		    field[0]->integer < 0 || field[1]->integer >= SLOTS ||
 		    !reply_address(&address, field[2], from))
 			return false;
 		index = node_at(durable, &address);
@@ -289,32 +293,11 @@ bool
 nodes_take(struct request *request, const redisReply *reply)
 {
 	struct hwt_durable *durable = request->durable;
-	const struct address *from = &request->node->address;
+	const struct address *from = &request->connection->node->address;
 
-	return durable->servers.kind == SERVER_SENTINEL
+	return durable->node[0]->is_master
 	    ? reply_address(&durable->node[0]->address, reply, from)
-	    : reply->type == REDIS_REPLY_ARRAY &&
-		take_slots(durable, reply, from);
-}
-
-static void
-finder_ask(struct hwt_durable *durable)
-{
-	struct finder *finder = &durable->finder;
-	bool sentinel = finder->sentinel != NULL;
-	unsigned count = sentinel ? durable->servers.count : durable->nodes;
-	unsigned index = finder->next % count;
-
-	finder->busy = finder->tried++ < count;
-	if (!finder->busy)
-		return;
-	finder->request.node = durable->node[index];
-	if (sentinel) {
-		connection_close(&finder->sentinel->connection);
-		finder->sentinel->address = durable->servers.address[index];
-		finder->request.node = finder->sentinel;
-	}
-	request_start(durable, &finder->request);
+	    : take_slots(durable, reply, from);
 }
 
 static void
@@ -325,40 +308,41 @@ finder_done(struct request *request)
 	freeReplyObject(request->reply);
 	request->reply = NULL;
 	finder->busy = false;
-	if (request->error == 0)
-		return;
-	finder->next++;
-	finder_ask(request->durable);
+	finder->next += request->error != 0;
 }
 
 static void
 finder_start(struct hwt_durable *durable)
 {
-	if (durable->finder.busy)
+	struct finder *finder = &durable->finder;
+	unsigned masters = durable->node[0]->is_master;
+
+	if (finder->busy)
 		return;
-	durable->finder.tried = 0;
-	finder_ask(durable);
+	finder->busy = true;
+	finder->request.node =
+	    durable->node[masters + finder->next % (durable->nodes - masters)];
+	request_start(durable, &finder->request);
 }
 
 bool
-node_is_known(struct connection *connection)
+node_is_known(const struct node *node)
 {
-	if (connection->node->address.host[0] != '\0' ||
-	    connection->durable->servers.kind != SERVER_SENTINEL)
+	if (!node->is_master || node->address.host[0] != '\0')
 		return true;
-	finder_start(connection->durable);
+	finder_start(node->connection.durable);
 	return false;
 }
 
 void
-node_lost(struct connection *connection)
+node_lost(struct node *node)
 {
-	const struct servers *servers = &connection->durable->servers;
+	struct hwt_durable *durable = node->connection.durable;
 
-	if (servers->kind == SERVER_SENTINEL)
-		connection->node->address.host[0] = '\0';
-	else if (servers->kind == SERVER_CLUSTER)
-		finder_start(connection->durable);
+	if (node->is_master)
+		node->address.host[0] = '\0';
+	else if (durable->servers.kind == SERVER_CLUSTER)
+		finder_start(durable);
 }
 
 /*
@@ -368,56 +352,48 @@ node_lost(struct connection *connection)
 int
 nodes_create(struct hwt_durable *durable)
 {
-	struct servers *servers = &durable->servers;
-	struct finder *finder = &durable->finder;
-	struct request *request = &finder->request;
-	unsigned i, count = servers->count;
+	const struct servers *servers = &durable->servers;
+	struct request *request = &durable->finder.request;
+	bool sentinels = servers->kind == SERVER_SENTINEL;
+	struct node *node;
+	unsigned i;
 
 	request->done = finder_done;
 	request->finds = true;
 	request->timeout_ns = durable->timeout_ns / 4;
-	if (servers->kind == SERVER_SENTINEL) {
-		count = 0;
-		finder->sentinel = node_create(durable, NULL);
-		if (finder->sentinel == NULL)
-			return -ENOMEM;
-		request_text(request, "SENTINEL");
-		request_text(request, "GET-MASTER-ADDR-BY-NAME");
+	request_text(request, sentinels ? "SENTINEL" : "CLUSTER");
+	request_text(request, sentinels ? "GET-MASTER-ADDR-BY-NAME" : "SLOTS");
+	if (sentinels)
 		request_text(request, servers->name);
-	} else {
-		request_text(request, "CLUSTER");
-		request_text(request, "SLOTS");
-	}
-	for (i = 0; i < count; i++) {
-		if (node_at(durable, &servers->address[i]) == 0)
+	if (sentinels || servers->count == 0) {
+		node = node_create(durable, &(struct address){.port = 0});
+		if (node == NULL)
 			return -ENOMEM;
+		node->is_master = sentinels;
 	}
-	if (count == 0 && node_at(durable, &(struct address){.port = 0}) == 0)
-		return -ENOMEM;
-	if (count > 0)
-		servers->count = durable->nodes; /* some may be there twice */
+	for (i = 0; i < servers->count; i++) {
+		node = node_create(durable, &servers->address[i]);
+		if (node == NULL)
+			return -ENOMEM;
+		node->is_sentinel = sentinels;
+	}
 	return request->buffer.failed ? -ENOMEM : 0;
-}
-
-static void
-node_destroy(struct node *node)
-{
-	if (node != NULL)
-		connection_destroy(&node->connection);
-	free(node);
 }
 
 void
 nodes_destroy(void *arg)
 {
 	struct hwt_durable *durable = arg;
-	struct finder *finder = &durable->finder;
+	struct node *node;
 
-	if (finder->busy)
-		(void)!hwt_cancel(durable->timer, finder->request.timeout);
-	request_free(&finder->request);
-	while (durable->nodes > 0)
-		node_destroy(durable->node[--durable->nodes]);
-	node_destroy(finder->sentinel);
+	if (durable->finder.busy)
+		(void)!hwt_cancel(
+		    durable->timer, durable->finder.request.timeout);
+	request_free(&durable->finder.request);
+	while (durable->nodes > 0) {
+		node = durable->node[--durable->nodes];
+		connection_destroy(&node->connection);
+		free(node);
+	}
 	durable->over = true;
 }

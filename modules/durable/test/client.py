@@ -594,7 +594,6 @@ class Fakes(Scratch):
                 ('line', [b'+'] + 9 * [mib]),
                 ('bulks', [b'*999\r\n'] + 300 * [
                     b'$1048576\r\n', mib, b'\r\n']),
-                ('elements', [b'*1000000\r\n' * 3]),
                 ('depth', [b'*1\r\n' * 1000])):
             fake = self.fake(lambda words, pieces=pieces:
                              STORED if b'good' in words else pieces)
@@ -657,6 +656,43 @@ class Fakes(Scratch):
         self.assertEqual(asked, [b'ASKING', b'HWT.ADD'])
         self.assertEqual(client.call('add', 'q', 'moved', 0, 'x'), '0')
         self.assertEqual(asked[2:], [b'HWT.ADD'])
+        client.end()
+
+    def test_a_cluster_whose_nodes_are_loading_is_waited_for(self):
+        left = [3, 3]
+
+        def answer(words):
+            slots = words[0] == b'CLUSTER'
+            left[slots] -= 1
+            if left[slots] >= 0:
+                return b'-LOADING it\r\n'
+            return slots_of(fake.port) if slots else GREETING
+        fake = self.made(Fake(lambda words: MASTER if words[0] == b'ROLE'
+                              else answer(words)))
+        client = Process()
+        self.assertEqual(
+            client.call('open', f'cluster:127.0.0.1:{fake.port}', 20000), '0')
+        self.assertEqual(left, [-1, -1])
+        client.end()
+
+    def test_a_finish_that_is_answered_in_another_form_is_repeated(self):
+        odd = [b'*1\r\n$1\r\n1\r\n', b'*1\r\n$-1\r\n', b':1\r\n']
+        took = []
+
+        def answer(words):
+            if words[0] == b'HWT.TAKE':
+                took.append(words)
+                return b'*-1\r\n' if len(took) > 1 else \
+                    b'*1\r\n*6\r\n$1\r\na\r\n:1\r\n:1\r\n:9\r\n:1\r\n' \
+                    b'$4\r\ndone\r\n'
+            if words[0] != b'HWT.FINISH' or b'TAKE' in words:
+                return b'-ERR not now\r\n'
+            return odd.pop() if odd else b'*1\r\n:1\r\n'
+        client = self.process(f'127.0.0.1:{self.fake(answer).port}')
+        client.call('work', 'q', 1, 30000, 1)
+        self.assertTrue(client.wait(1))
+        self.assertEqual(client.call('stop', 20000), '0')
+        self.assertEqual(odd, [])
         client.end()
 
     def test_servers_that_name_each_other_for_ever(self):

@@ -395,6 +395,37 @@ DurableTest(errors, a_timer_that_is_full_or_was_stopped)
 	assert_ok(open_with(NULL));
 }
 
+/* Its ticks are hours away: what has failed is not done only then. */
+DurableTest(errors, a_worker_goes_on_when_its_timer_has_room_again)
+{
+	const struct hwt_options options = {
+	    .tick_ns = HWT_MS(1), .max_pending = 3};
+	const struct hwt_durable_worker_options given = {.queue = QUEUE,
+	    .callback = execute,
+	    .visibility_ns = HWT_SEC(86400)};
+	struct hwt *timer;
+	hwt_timeout filling[2];
+
+	assert_ok(hwt_durable_close(durable));
+	assert_ok(hwt_create(&timer, &options));
+	assert_ok(open_with(timer));
+	assert_rc(add("a", 0), 0);
+	assert_ok(
+	    hwt_new_timeout(timer, &filling[0], do_nothing, NULL, HWT_SEC(60)));
+	assert_ok(
+	    hwt_new_timeout(timer, &filling[1], do_nothing, NULL, HWT_SEC(60)));
+	assert_ok(hwt_durable_worker_start(&worker, durable, &given));
+	(void)usleep(5000);
+	assert_ok(hwt_cancel(timer, filling[0]));
+	assert_ok(hwt_cancel(timer, filling[1]));
+	wait_for_callbacks(1);
+	stop();
+	assert_ok(hwt_durable_close(durable));
+	assert_ok(hwt_stop(timer, NULL));
+	assert_ok(hwt_destroy(timer));
+	assert_ok(open_with(NULL));
+}
+
 /* Each allocation fails once; in the end there was enough. */
 DurableTest(errors, an_add_without_memory_stores_nothing_or_is_uncertain)
 {
