@@ -154,12 +154,18 @@ is_of_many(const struct connection *connection)
 	    !connection->node->is_sentinel;
 }
 
-/* For a while nothing is sent; then what waits is routed anew. */
+/* Of a pause: what waits is routed anew. Otherwise of an opening. */
 static void
-pause_ends(struct connection *connection)
+timer_ends(hwt_timeout timeout, void *arg)
 {
+	struct connection *connection = arg;
 	struct request *request = connection->first, *next;
 
+	(void)timeout;
+	if (!connection->paused) {
+		connection_fail(connection, -ECONNREFUSED);
+		return;
+	}
 	connection->paused = false;
 	connection->first = NULL;
 	connection->last = &connection->first;
@@ -167,18 +173,6 @@ pause_ends(struct connection *connection)
 		next = request->next;
 		request_route(request);
 	}
-}
-
-static void
-timer_ends(hwt_timeout timeout, void *arg)
-{
-	struct connection *connection = arg;
-
-	(void)timeout;
-	if (connection->paused)
-		pause_ends(connection);
-	else
-		connection_fail(connection, -ECONNREFUSED);
 }
 
 static int
@@ -250,6 +244,8 @@ request_late(hwt_timeout timeout, void *arg)
 			error = -ETIMEDOUT;
 		}
 	}
+	freeReplyObject(request->reply); /* WAIT was not answered */
+	request->reply = NULL;
 	request_end(request, error);
 	if (connection->sent > 0 &&
 	    now_ns() - connection->heard_ns >= request->durable->timeout_ns)
@@ -442,25 +438,16 @@ command_build(struct connection *connection, struct request *request)
 	return bytes;
 }
 
-/* WAIT ends well before the requests do; if there are too few replicas, at
- * once. */
-static void
-replicas_wait(struct connection *connection)
-{
-	int wanted = connection->durable->replicas_wanted;
-	uint64_t wait_ms = connection->durable->timeout_ns / MS_NS / 2 + 1;
-
-	connection->certain = false;
-	connection_ask(connection, PLACE_WAIT, "WAIT %d %llu", wanted,
-	    connection->node->replicas == wanted ? (unsigned long long)wait_ms
-						 : 1);
-}
-
 void
 connection_flush(struct connection *connection)
 {
 	const struct node *node = connection->node;
 	int wanted = connection->durable->replicas_wanted;
+	/* WAIT ends well before the requests do; if there are too few replicas,
+	 * at once. */
+	uint64_t wait_ms = node != NULL && node->replicas == wanted
+	    ? connection->durable->timeout_ns / MS_NS / 2 + 1
+	    : 1;
 	struct request *request;
 	bool writes = false, refused = false;
 	size_t bytes = 0;
@@ -473,7 +460,6 @@ connection_flush(struct connection *connection)
 		return;
 	}
 	connection->heard_ns = now_ns();
-	connection->certain = true;
 	while (connection->first != NULL && bytes < BYTES_MAX &&
 	    connection->sent < PLACES_MAX) {
 		request = queue_remove(connection, &connection->first);
@@ -489,8 +475,10 @@ connection_flush(struct connection *connection)
 		}
 	}
 	writes &= wanted > 0;
+	connection->certain = !writes;
 	if (writes)
-		replicas_wait(connection);
+		connection_ask(connection, PLACE_WAIT, "WAIT %d %llu", wanted,
+		    (unsigned long long)wait_ms);
 	if (writes || refused)
 		connection_ask(connection, PLACE_ROLE, "ROLE");
 	connection_write(connection);
