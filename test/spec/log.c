@@ -98,6 +98,7 @@ warn(void)
 	uint64_t started = 0;
 	struct hwt *timer;
 
+	executor_init(&recorder, EXECUTOR_REFUSES);
 	child_ok(hwt_create(&timer, &options));
 	child_ok(hwt_new_timeout(timer, NULL, idle_task, NULL, 0));
 	while (started == 0)
@@ -114,7 +115,6 @@ warn_and_read(void *arg)
 	char text[4096] = "";
 
 	(void)arg;
-	executor_init(&recorder, EXECUTOR_REFUSES);
 	fill_stderr();
 	warn();
 	warn();
@@ -143,10 +143,8 @@ warn_on_a_terminal(void *arg)
 	(void)arg;
 	child_check(grantpt(fd) == 0 && unlockpt(fd) == 0 &&
 	    dup2(open(ptsname(fd), O_RDWR | O_NOCTTY), STDERR_FILENO) >= 0);
-	for (int i = 0; i < 1000; i++) {
-		executor_init(&recorder, EXECUTOR_REFUSES);
+	for (int i = 0; i < 1000; i++)
 		warn();
-	}
 }
 
 Test(log, a_terminal_that_takes_half_a_line_is_not_waited_for)
