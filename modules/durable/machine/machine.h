@@ -130,8 +130,8 @@ struct record {
 	uint64_t time_ms;
 	uint64_t fence; /* of the newest attempt, ended or not; 0: none yet */
 	const struct policy *policy; /* a shared one */
-	/* The next record that has changed; the last one has itself, and one
-	 * that has not NULL. See ROWS. */
+	/* The next record that has changed, or an end; NULL: it has not. See
+	 * ROWS. */
 	struct record *changed;
 	uint64_t due_ms : 47; /* as added, rescheduled or replayed for */
 	uint64_t attempt : 10; /* begun since then */
@@ -196,7 +196,7 @@ struct machine {
 		uint64_t saved[SAVED_NUMBERS];
 	};
 	bool tracked; /* set by a host with rows: see ROWS */
-	struct record *changed_first, *changed_last;
+	struct record *changes_first, **changes_last;
 	/* Not parts of the state. A host that finds revision unchanged after a
 	 * command has nothing to store or to hand on. came_due: so many changes
 	 * were moves from WAITING to DUE, which are not stored in rows. */

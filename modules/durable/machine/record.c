@@ -21,6 +21,9 @@ const struct policy machine_policy = {
     .result_ms = 600000,
 };
 
+/* What the last record of a list of changes has for the next one. */
+static struct record changes_end;
+
 static const void *
 record_key(const struct node *node, size_t *length)
 {
@@ -77,6 +80,8 @@ machine_create(uint64_t seed)
 	machine->leases.key = attempt_time;
 	list_init(&machine->due);
 	list_init(&machine->dead);
+	machine->changes_first = &changes_end;
+	machine->changes_last = &machine->changes_first;
 	return machine;
 }
 
@@ -285,39 +290,34 @@ machine_memory(const struct machine *machine)
 void
 record_changed(struct machine *machine, struct record *record)
 {
-	struct record *last = machine->changed_last;
-
 	machine->revision++;
 	if (!machine->tracked || record->changed != NULL)
 		return;
-	record->changed = record;
-	machine->changed_last = record;
-	if (last != NULL)
-		last->changed = record;
-	else
-		machine->changed_first = record;
+	record->changed = &changes_end;
+	*machine->changes_last = record;
+	machine->changes_last = &record->changed;
 }
 
 struct record *
 machine_changed(const struct machine *machine, const struct record *after)
 {
-	struct record *next = machine->changed_first;
+	struct record *next =
+	    after != NULL ? after->changed : machine->changes_first;
 
-	if (after != NULL)
-		next = after->changed != after ? after->changed : NULL;
-	while (next != NULL && next->serial == 0)
-		next = next->changed != next ? next->changed : NULL;
-	return next;
+	while (next != &changes_end && next->serial == 0)
+		next = next->changed;
+	return next != &changes_end ? next : NULL;
 }
 
 void
 machine_settle(struct machine *machine)
 {
-	struct record *record = machine->changed_first, *next;
+	struct record *record = machine->changes_first, *next;
 
-	machine->changed_first = machine->changed_last = NULL;
-	for (; record != NULL; record = next) {
-		next = record->changed != record ? record->changed : NULL;
+	machine->changes_first = &changes_end;
+	machine->changes_last = &machine->changes_first;
+	for (; record != &changes_end; record = next) {
+		next = record->changed;
 		record->changed = NULL;
 		if (record->state == STATE_NONE)
 			record_retire(machine, record);
