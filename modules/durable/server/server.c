@@ -770,7 +770,9 @@ tidy(struct server *server)
 		accept_all(server, &server->listeners[i]);
 	for (link = server->all.next; link != &server->all; link = link->next) {
 		each = container_of(link, struct connection, link);
-		if (each->committed == 0 || now_ns - each->sent_ns < OUTPUT_NS)
+		/* Others got these replies in this round. */
+		if (each->committed == 0 || !(each->events & EPOLLOUT) ||
+		    now_ns - each->sent_ns < OUTPUT_NS)
 			continue;
 		each->failed = true;
 		touch(server, each);

@@ -342,6 +342,13 @@ class InServer(Paths, unittest.TestCase):
         self.assertEqual(
             self.ask('PUT', MAIL + 'a?in=0', 'x', **headers).status, 201)
 
+    def test_a_first_request_is_answered_also_while_the_server_tidies(self):
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            client = self.hosts[0].connect()
+            self.assertEqual(client.call('PING'), b'PONG')
+            client.close()
+
     def test_it_ends_while_requests_are_answered(self):
         busy = subprocess.Popen(
             ['sh', '-c', 'while :; do curl -sm5 -o /dev/null '
