@@ -163,16 +163,21 @@ load_row(void *ctx, uint64_t key, const void *bytes, size_t length)
 	return row.length == 0;
 }
 
-/* The machine of the queue has been loaded. Time goes on from what it was. */
+/* The machine of the queue has been loaded. Time goes on from what it was, and
+ * from that of the queue if it was made again. Nothing else may change: the
+ * queue is not dirty, so its rows would not say so. */
 static bool
 begin(struct queues *queues, struct queue *queue)
 {
 	struct machine *machine = queue->machine;
+	struct machine_time time = clock_time(&queue->clock);
 
 	if (!machine_load_end(machine))
 		return false;
 	machine_new_epoch(machine);
-	machine_advance(machine, clock_time(&queue->clock));
+	machine->time.now_ms += minus(time.now_ms, machine->time.now_ms);
+	machine->time.steady_ms +=
+	    minus(time.steady_ms, machine->time.steady_ms);
 	clock_begin(&queue->clock, machine);
 	queue->changed_ms = machine->time.now_ms;
 	queue->serial = machine->serial;
@@ -377,6 +382,7 @@ put_queue(struct queues *queues, struct queue *queue)
 
 	if (queue->gone && machine->fence > queues->fence)
 		queues->fence = machine->fence;
+	count_memory(queues, queue); /* for clean */
 	row_begin(queues, queue);
 	while (error == STORE_OK &&
 	    (record = machine_changed(machine, record)) != NULL) {

@@ -100,7 +100,8 @@ def free_port():
 class Host:
     """A server in a scratch folder, on a port of its own."""
 
-    def __init__(self, *more):
+    def __init__(self, *more, faults=None):
+        self.faults = faults
         self.folder = tempfile.mkdtemp(prefix='hwt-hosts-')
         self.port = free_port()
         self.more = more
@@ -127,7 +128,7 @@ class Host:
                 time.sleep(0.02)
 
     def environment(self):
-        return None
+        return self.faults and {**os.environ, **self.faults.environment}
 
     def connect(self):
         return Client(self.port)
@@ -165,13 +166,6 @@ class Redis(Host):
 
 
 class Server(Host):
-    def __init__(self, *more, faults=None):
-        self.faults = faults
-        super().__init__(*more)
-
-    def environment(self):
-        return self.faults and {**os.environ, **self.faults.environment}
-
     def command(self):
         return [BUILD + '/hwtd', '--data', self.folder + '/data',
                 '--listen', str(self.port), *self.more]
@@ -702,6 +696,28 @@ class InServer(Hosted, unittest.TestCase):
                              [b'limited'])
             self.assertGreater(fence() >> 40, last >> 40)
             last = fence()
+        client.close()
+
+    def test_tasks_that_are_forgotten_at_the_start_are_so_in_the_store(self):
+        host, client, faults = self.faulty()
+        client.call('HWT.ADD', 'q', 'RESULT', 30000, 'IN', 0, 'TASKS', 'a', '')
+        client.call('HWT.CANCEL', 'q', 'a')
+        host.kill()
+
+        def wait(condition):
+            end = time.monotonic() + 10
+            while not condition():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+        faults.set(wall_s=60)
+        host.start()
+        client = host.connect()
+        wait(lambda: client.pairs('HWT.STAT', 'q')['cancelled'] == 0)
+        # The queue is removed when it was empty for an hour.
+        faults.set(wall_s=3760)
+        wait(lambda: client.call('HWT.QUEUES', 0, 10)[1] == [])
+        client = host.restart()
+        self.assertEqual(client.call('HWT.QUEUES', 0, 10)[1], [])
         client.close()
 
     def test_without_descriptors_it_does_not_spin(self):
