@@ -232,8 +232,9 @@ run_again(context *ctx, string **argv, int argc)
 
 	if (api.avoid_traffic())
 		return API_ERR;
+	/* One whose task expires in between ends, too. */
 	if (queue == NULL || queue_has_task(queue))
-		return run_command(ctx, argv, argc, true);
+		return run_command(ctx, argv, argc, queue == NULL);
 	blocked_look(ctx, argv[1], queue);
 	return API_ERR;
 }

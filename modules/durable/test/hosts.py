@@ -541,6 +541,23 @@ class InRedis(Hosted, unittest.TestCase):
         call('DEBUG LOADAOF')
         self.assertEqual(self.digest(self.client), digest)
 
+    def test_a_task_that_expires_as_a_blocked_take_is_run_harms_nobody(self):
+        faults = Faults()
+        host = Redis(faults=faults)
+        self.addCleanup(host.close)
+        client, waiting = host.connect(), host.connect()
+        faults.set(stall_s=0.004)
+        for number in range(120):
+            waiting.send(*f'HWT.TAKE q {number} 1 9000 BLOCK 60'.split())
+            client.call('HWT.ADD', 'q', 'EXPIRES', 1 + number * 5 % 24, 'IN',
+                        number % 4, 'TASKS', number, 'x')
+            waiting.read()
+        digest = self.digest(client)
+        client.call('DEBUG', 'LOADAOF')
+        self.assertEqual(self.digest(client), digest)
+        for each in (client, waiting):
+            each.close()
+
     def test_files_and_copies_have_the_same_queue(self):
         self.fill()
         digest = self.digest(self.client)
