@@ -175,6 +175,7 @@ begin(struct queues *queues, struct queue *queue)
 	if (!machine_load_end(machine))
 		return false;
 	machine_new_epoch(machine);
+	queue->epoch_is_safe = false;
 	machine->time.now_ms += minus(time.now_ms, machine->time.now_ms);
 	machine->time.steady_ms +=
 	    minus(time.steady_ms, machine->time.steady_ms);
@@ -455,7 +456,8 @@ put_all(struct queues *queues)
 	bool durable = false;
 
 	for (queue = queues->dirty; queue != NULL; queue = queue->dirty_next)
-		durable = durable || !queue->machine->settings.memory_level;
+		durable = durable || !queue->epoch_is_safe ||
+		    !queue->machine->settings.memory_level;
 	error = store_begin(queues->store, durable);
 	for (queue = queues->dirty; queue != NULL && error == STORE_OK;
 	     queue = queue->dirty_next)
@@ -494,6 +496,7 @@ queues_commit(struct queues *queues)
 	while (error == STORE_OK && (queue = queues->dirty) != NULL) {
 		queues->dirty = queue->dirty_next;
 		queue->dirty = false;
+		queue->epoch_is_safe = true;
 		queue->serial = queue->machine->serial;
 		machine_settle(queue->machine);
 		count_memory(queues, queue);

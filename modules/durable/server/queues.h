@@ -23,6 +23,7 @@ struct queue {
 	struct queue_clock clock;
 	uint64_t newest; /* its last row; 0: it has none */
 	bool dirty;
+	bool epoch_is_safe; /* in a row that a loss of power leaves */
 	uint64_t changed_ms; /* when it became dirty last, on its clock */
 	bool gone; /* it is to be forgotten */
 	uint64_t serial; /* the last that is stored */
