@@ -4,11 +4,11 @@
  * stack into a list that exit walks: in a child that is forked meanwhile, the
  * stack is used again.
  *
- * A worker must not wait for whoever reads stderr. So poll is asked first; and
- * since a terminal may take half a line after that, and another writer fill a
- * pipe, these are opened anew, not to wait. If that fails, a pipe that poll
- * calls writable takes PIPE_BUF bytes at once. What cannot be written is
- * dropped and counted.
+ * A worker must not wait for whoever reads stderr, so poll is asked first. A
+ * terminal may then take only half a line, and another writer may fill a pipe:
+ * these are opened again, with O_NONBLOCK. If that fails, a pipe that poll
+ * calls writable takes PIPE_BUF bytes at once. A message that cannot be written
+ * is dropped and counted.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@
 /* Messages that could not be written since one could. */
 static a64_t dropped;
 
-/* -1: it is not writable. A file is written to where its offset is. */
+/* -1: it is not writable. A file is not opened again: its offset is shared. */
 static int
 stderr_open(void)
 {
